@@ -1,0 +1,1 @@
+"""Adapters to AWS: the only modules that import boto3."""

@@ -1,0 +1,47 @@
+"""boto3 clients, each made once per process, Region and account.
+
+Reads retry with jitter in boto3's standard mode. The purchase has its own client in ``aws/purchase.py``: it must never be
+sent twice (design, "Buying exactly once").
+"""
+
+import os
+from functools import lru_cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+CONNECT_TIMEOUT_SECONDS = 3
+READ_TIMEOUT_SECONDS = 10
+
+READS = Config(
+    retries={"mode": "standard", "total_max_attempts": 5},
+    connect_timeout=CONNECT_TIMEOUT_SECONDS,
+    read_timeout=READ_TIMEOUT_SECONDS,
+)
+
+
+@lru_cache(maxsize=64)
+def client(service: str, region: str | None = None, account: str | None = None, config: Config = READS) -> Any:
+    """A client of `service`.
+
+    Args:
+        region: Region; None is the function's own.
+        account: 12 digits of the account to act in; None, or the function's own account, is where the function runs. In any other
+            account the role `MEMBER_ROLE_NAME` is assumed there (STS AssumeRole).
+    """
+    return _session(account).client(service, region_name=region, config=config)
+
+
+def own_account() -> str:
+    """The account this function runs in, from `ACCOUNT_ID` (AWS::AccountId in the template)."""
+    return os.environ["ACCOUNT_ID"]
+
+
+@lru_cache(maxsize=16)
+def _session(account: str | None) -> Any:
+    if account is None or account == own_account():
+        return boto3._get_default_session()  # noqa: SLF001 - what boto3.client() uses itself; a new session loads every model again
+    from blockkeeper.aws.member_account import member_session
+
+    return member_session(account, os.environ["MEMBER_ROLE_NAME"])

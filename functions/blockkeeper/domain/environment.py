@@ -1,0 +1,166 @@
+"""The environment record: what a team enrols, and what Blockkeeper may do for it.
+
+The first nine fields are those of AWS's sample Capacity Block Manager, whose clients must work unchanged.
+Shape and ranges are checked by ``schemas/environment.schema.json`` at the edge; this module gives the checked record a type.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from blockkeeper.domain.deadlines import Deadlines
+from blockkeeper.domain.durations import extension_hours
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.money import parse_usd
+from blockkeeper.domain.reservation import Reservation
+
+
+class Status(StrEnum):
+    """`status` of an environment record."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    NO_ACTION_REQUIRED = "NO_ACTION_REQUIRED"
+    EXTENSION_APPROVAL_REQUIRED = "EXTENSION_APPROVAL_REQUIRED"
+    EXTENSION_PAYMENT_PENDING = "EXTENSION_PAYMENT_PENDING"
+    EXTENDED = "EXTENDED"
+    EXTENSION_UNAVAILABLE = "EXTENSION_UNAVAILABLE"
+    EXTENSION_REJECTED = "EXTENSION_REJECTED"
+    EXPIRING = "EXPIRING"
+    EXPIRED = "EXPIRED"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of instances that follows the block: an Auto Scaling group, or an EKS managed node group.
+
+    Attributes:
+        instances: size while the block runs; None means all of the block's instances.
+        drain_minutes: how long the workload needs to drain before its instances go.
+    """
+
+    auto_scaling_group: str | None = None
+    eks_cluster: str | None = None
+    eks_nodegroup: str | None = None
+    instances: int | None = None
+    drain_minutes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Policy for a new block when no extension is offered."""
+
+    max_gap_hours: int
+    max_upfront_fee: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One enrolled block and its policy. Times are aware UTC, money is Decimal USD, a missing value is None.
+
+    `end_time`, `state`, `instance_count` and `owner_id` mirror EC2; EC2 is the truth (design rule 3).
+    `groups_armed` is the fingerprint of what scale-groups last arranged; see ``domain/calendar.py``.
+    """
+
+    pk: str
+    name: str
+    capacity_block_id: str
+    region: str
+    instance_type: str
+    end_time: datetime | None
+    extend_by_days: int
+    extension_lookahead_days: int
+    require_approval: bool
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    max_upfront_fee: Decimal | None = None
+    extend_until: datetime | None = None
+    fallback_days: tuple[int, ...] = ()
+    replace: Replacement | None = None
+    groups: tuple[Group, ...] = ()
+    team: str | None = None
+    status: Status = Status.PENDING
+    error: str | None = None
+    updated_at: datetime | None = None
+    state: str | None = None
+    instance_count: int | None = None
+    owner_id: str | None = None
+    start_time: datetime | None = None
+    groups_armed: str | None = None
+
+    @property
+    def wanted_hours(self) -> int:
+        """Hours of the wanted extension."""
+        return extension_hours(self.extend_by_days)
+
+    def deadlines(self, reservation: Reservation, payment_margin: timedelta) -> Deadlines:
+        """Deadlines of the block under this policy."""
+        return Deadlines(
+            end=reservation.end,
+            look_ahead=timedelta(days=self.extension_lookahead_days),
+            payment_margin=payment_margin,
+            ultraserver=reservation.ultraserver,
+        )
+
+
+def parse_environment(record: Mapping[str, Any]) -> Environment:
+    """Give a checked record its type.
+
+    Args:
+        record: the JSON form, as the API takes and answers it; fees are strings, times are ISO 8601, `PK` is the id.
+            Fields that Blockkeeper itself keeps (`state`, `owner_id`, ...) may be there too.
+
+    Raises:
+        ValueError: a value that the schema would refuse. Records are checked when they are enrolled, so this means that somebody
+            wrote to the table by other ways; the caller reports the record and goes on with the others.
+        KeyError: a required field is missing.
+    """
+    replace = record.get("replace")
+    return Environment(
+        pk=record["PK"],
+        name=record["name"],
+        capacity_block_id=record["capacity_block_id"],
+        region=record["region"],
+        instance_type=record["instance_type"],
+        end_time=_instant(record.get("end_time")),
+        extend_by_days=int(record["extend_by_days"]),
+        extension_lookahead_days=int(record["extension_lookahead_days"]),
+        # Anything but a plain false asks a person: a string "false" is no permission (case B16).
+        require_approval=record.get("require_approval") is not False,
+        approvers=tuple(record.get("approvers") or ()),
+        quorum=int(record.get("quorum") or 1),
+        max_upfront_fee=None if record.get("max_upfront_fee") is None else parse_usd(record["max_upfront_fee"]),
+        extend_until=_instant(record.get("extend_until")),
+        fallback_days=tuple(int(days) for days in record.get("fallback_days") or ()),
+        replace=None
+        if replace is None
+        else Replacement(int(replace["max_gap_hours"]), parse_usd(replace["max_upfront_fee"])),
+        groups=tuple(_group(group) for group in record.get("groups") or ()),
+        team=record.get("team"),
+        status=Status(record.get("status") or Status.PENDING),
+        error=record.get("error"),
+        updated_at=_instant(record.get("updated_at")),
+        state=record.get("state"),
+        instance_count=None if record.get("instance_count") is None else int(record["instance_count"]),
+        owner_id=record.get("owner_id"),
+        start_time=_instant(record.get("start_time")),
+        groups_armed=record.get("groups_armed"),
+    )
+
+
+def _group(group: Mapping[str, Any]) -> Group:
+    return Group(
+        auto_scaling_group=group.get("auto_scaling_group"),
+        eks_cluster=group.get("eks_cluster"),
+        eks_nodegroup=group.get("eks_nodegroup"),
+        instances=None if group.get("instances") is None else int(group["instances"]),
+        drain_minutes=int(group.get("drain_minutes") or 0),
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else parse_instant(text)
