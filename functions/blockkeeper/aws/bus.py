@@ -1,4 +1,4 @@
-"""Our own events on the account's default EventBridge bus: source `blockkeeper`, detail-types as docs/architecture.md lists them."""
+"""Our own events on the default EventBridge bus: source `blockkeeper`; docs/architecture.md lists the detail-types."""
 
 import json
 from collections.abc import Mapping

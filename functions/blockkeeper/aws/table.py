@@ -5,6 +5,7 @@ Numbers come back as int (we store no fractions: money is text), sets are not us
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -73,11 +74,7 @@ def put_request(
     """A whole-item write, for `write` or `transact`. Attributes that are None are left out."""
     present = {name: value for name, value in attributes.items() if value is not None}
     request: Item = {"TableName": _name(), "Item": {**_key(kind, item_id), **_typed(present)}}
-    if condition:
-        request["ConditionExpression"] = condition
-    if values:
-        request["ExpressionAttributeValues"] = _typed(values)
-    return {"Put": request}
+    return {"Put": _with_condition(request, condition, values)}
 
 
 def update_request(
@@ -108,35 +105,24 @@ def update_request(
     if add:
         parts.append("ADD " + ", ".join(f"#{name} :add_{name}" for name in add))
     expression = " ".join(parts)
-    used = f"{expression} {condition or ''}"
-    names = {
-        word.strip("#,()"): "" for word in used.replace("(", " ").replace(")", " ").split() if word.startswith("#")
-    }
     placeholders = {
         **{f":set_{name}": value for name, value in kept.items()},
         **{f":add_{name}": value for name, value in (add or {}).items()},
         **(values or {}),
     }
     request: Item = {"TableName": _name(), "Key": _key(kind, item_id), "UpdateExpression": expression}
-    if names:
-        request["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
     if placeholders:
         request["ExpressionAttributeValues"] = _typed(placeholders)
     if condition:
         request["ConditionExpression"] = condition
-    return {"Update": request}
+    return {"Update": _with_names(request, f"{expression} {condition or ''}")}
 
 
 def delete_request(
     kind: str, item_id: str, condition: str | None = None, values: Mapping[str, Any] | None = None
 ) -> Item:
     """Delete one item, for `write` or `transact`."""
-    request: Item = {"TableName": _name(), "Key": _key(kind, item_id)}
-    if condition:
-        request["ConditionExpression"] = condition
-    if values:
-        request["ExpressionAttributeValues"] = _typed(values)
-    return {"Delete": request}
+    return {"Delete": _with_condition({"TableName": _name(), "Key": _key(kind, item_id)}, condition, values)}
 
 
 def write(request: Item) -> Item:
@@ -171,6 +157,21 @@ def transact(requests: list[Item]) -> None:
         if error.response["Error"]["Code"] == "TransactionCanceledException" and failed:
             raise ConditionFailedError(*failed) from error
         raise
+
+
+def _with_condition(request: Item, condition: str | None, values: Mapping[str, Any] | None) -> Item:
+    if condition:
+        request["ConditionExpression"] = condition
+    if values:
+        request["ExpressionAttributeValues"] = _typed(values)
+    return _with_names(request, condition or "")
+
+
+def _with_names(request: Item, expression: str) -> Item:
+    names = re.findall(r"#(\w+)", expression)
+    if names:
+        request["ExpressionAttributeNames"] = {f"#{name}": name for name in names}
+    return request
 
 
 def _client() -> Any:

@@ -41,6 +41,11 @@ class Deadlines:
     ultraserver: bool = False
 
     @property
+    def opens_at(self) -> datetime:
+        """From when EC2 extends the block."""
+        return self.end - EARLIEST_EXTENSION
+
+    @property
     def first_search(self) -> datetime:
         """When the block becomes due."""
         return self.end - min(self.look_ahead, EARLIEST_EXTENSION)

@@ -63,7 +63,8 @@ class Environment:
     """One enrolled block and its policy. Times are aware UTC, money is Decimal USD, a missing value is None.
 
     `end_time`, `state`, `instance_count` and `owner_id` mirror EC2; EC2 is the truth (design rule 3).
-    `groups_armed` is the fingerprint of what scale-groups last arranged; see ``domain/calendar.py``.
+    `groups_armed` is the fingerprint of what scale-groups last arranged; see ``domain/calendar.py``. `version` counts writes: a
+    write names the version it read, so that none is lost.
     """
 
     pk: str
@@ -91,6 +92,7 @@ class Environment:
     owner_id: str | None = None
     start_time: datetime | None = None
     groups_armed: str | None = None
+    version: int = 0
 
     @property
     def wanted_hours(self) -> int:
@@ -149,6 +151,7 @@ def parse_environment(record: Mapping[str, Any]) -> Environment:
         owner_id=record.get("owner_id"),
         start_time=_instant(record.get("start_time")),
         groups_armed=record.get("groups_armed"),
+        version=int(record.get("version") or 0),
     )
 
 

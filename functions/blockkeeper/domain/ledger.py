@@ -1,0 +1,92 @@
+"""The ledger of purchases: what may be done next about the one extension of a block and an end.
+
+The purchase call has no idempotency token, so each order is written down before it is sent, and an order whose outcome is not
+known is looked up, never sent again (docs/adr/001-buying-once.md).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from blockkeeper.domain.extension import FAILED, Extension, extension_from
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.reservation import Reservation
+
+
+class PurchaseState(StrEnum):
+    """State of a ledger entry."""
+
+    INTENT = "INTENT"
+    SENT = "SENT"
+    BOUGHT = "BOUGHT"
+    REFUSED = "REFUSED"
+    UNKNOWN = "UNKNOWN"
+
+
+SENT_STATES = frozenset({PurchaseState.SENT, PurchaseState.BOUGHT, PurchaseState.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """A ledger entry: one order of one extension, written before it is sent."""
+
+    state: PurchaseState
+    offering_id: str
+    fee: Decimal
+    new_end: datetime
+
+
+class Step(StrEnum):
+    """What may be done next."""
+
+    ORDER = "order"
+    ADOPT = "adopt"
+    SUPERSEDED = "superseded"
+    UNKNOWN = "unknown"
+    PAYMENT_FAILED = "payment_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """The next step, the extension it is about, and the reason in words."""
+
+    step: Step
+    reason: str
+    extension: Extension | None = None
+
+
+def reconcile(
+    purchase: Purchase | None, extensions: Iterable[Extension], reservation: Reservation, end: datetime
+) -> Reconciliation:
+    """Compare the ledger with EC2 before anything is ordered; EC2 is the truth.
+
+    Args:
+        purchase: our entry for this block and `end`, if any.
+        extensions: the block's history, read just now.
+        reservation: the block, read just now.
+        end: the end that the extension starts from.
+    """
+    sent = purchase if purchase is not None and purchase.state in SENT_STATES else None
+    found = extension_from(extensions, end)
+    found_ours = found is not None and sent is not None and found.offering_id == sent.offering_id
+    moved = reservation.end != end
+    if found is not None and found.status != FAILED:
+        if found_ours:
+            return Reconciliation(Step.ADOPT, f"EC2 shows our order as {found.status}", found)
+        return Reconciliation(
+            Step.SUPERSEDED, f"somebody else ordered an extension; EC2 shows it as {found.status}", found
+        )
+    if moved:
+        # EC2 need not show the history at the same moment as the end; our own order explains the move.
+        if sent is not None and reservation.end == sent.new_end:
+            return Reconciliation(Step.ADOPT, f"EC2 moved the end to {format_instant(reservation.end)}")
+        return Reconciliation(Step.SUPERSEDED, f"the block now ends at {format_instant(reservation.end)}")
+    if found_ours:
+        return Reconciliation(Step.PAYMENT_FAILED, "EC2 could not take the payment for our order", found)
+    if sent is not None and sent.state is PurchaseState.BOUGHT:
+        return Reconciliation(Step.ADOPT, "EC2 took our order; its history does not show it yet")
+    if sent is not None:
+        return Reconciliation(Step.UNKNOWN, "the order was sent and EC2 shows neither an extension nor a refusal")
+    return Reconciliation(Step.ORDER, "nothing was ordered for this end")

@@ -1,0 +1,27 @@
+"""Names of executions and ledger entries: made of reservation and end date, so that one thing is done once.
+
+Step Functions takes 1 to 80 characters and keeps a closed execution's name in use for 90 days (StartExecution); a new end date
+gives a new name (case B25).
+"""
+
+import re
+from datetime import datetime
+
+from blockkeeper.domain.instants import format_instant, stamp
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def extension_name(reservation_id: str, end: datetime) -> str:
+    """Name of the one execution of extend-block for a block and an end: ``cr-0a1-20260504T1130Z``."""
+    return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}")[:80]
+
+
+def scaling_name(reservation_id: str, end: datetime, now: datetime) -> str:
+    """Name of an execution of scale-groups: it may run again at another minute, since it changes nothing twice."""
+    return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}-at-{stamp(now)}")[:80]
+
+
+def ledger_id(reservation_id: str, end: datetime) -> str:
+    """Key of the one purchase for a block and an end: ``cr-0a1#2026-05-04T11:30:00Z``."""
+    return f"{reservation_id}#{format_instant(end)}"

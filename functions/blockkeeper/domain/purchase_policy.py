@@ -1,0 +1,79 @@
+"""Whether one extension may be bought now: every rule in one place, checked by the buyer against the stored record and approval.
+
+The buyer does not trust what the workflow hands it: it reads record and approval again (design rules 2, 6 and 7).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from blockkeeper.domain.deadlines import Deadlines
+from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
+from blockkeeper.domain.offering import Offering
+
+
+def missing_policy(environment: Environment) -> str | None:
+    """What the record lacks before anything may be bought for it, with the remedy; None when it is complete."""
+    if environment.max_upfront_fee is None:
+        return "max_upfront_fee is not set; nothing is bought without a ceiling (set it, in USD, such as '12000')"
+    if environment.require_approval and not environment.approvers:
+        return "approvers is empty and require_approval is true; nobody could say yes (name at least one approver)"
+    return None
+
+
+def refusal(
+    environment: Environment,
+    approval: Mapping[str, Any] | None,
+    offering: Offering,
+    *,
+    reservation_id: str,
+    deadlines: Deadlines,
+    ledger_id: str,
+    now: datetime,
+) -> str | None:
+    """Why the offering must not be bought now, in words; None when it may.
+
+    Args:
+        approval: the stored approval (``status, reservation_id, current_end, new_end, ceiling, used_for``), or None.
+        ledger_id: the purchase that the approval would be used for.
+    """
+    lacking = missing_policy(environment)
+    if lacking or environment.max_upfront_fee is None:
+        return lacking
+    if environment.capacity_block_id != reservation_id:
+        return f"the record is for {environment.capacity_block_id}, not {reservation_id}"
+    if now >= deadlines.decide_by:
+        return f"too late: the last moment to decide was {format_instant(deadlines.decide_by)}"
+    if now < deadlines.opens_at:
+        return f"too early: EC2 extends a block from {format_instant(deadlines.opens_at)}"
+    if offering.fee > environment.max_upfront_fee:
+        return f"{format_usd(offering.fee)} is above max_upfront_fee {format_usd(environment.max_upfront_fee)}"
+    if environment.extend_until is not None and offering.new_end > environment.extend_until:
+        return f"the new end {format_instant(offering.new_end)} is past extend_until {format_instant(environment.extend_until)}"
+    if not environment.require_approval:
+        return None
+    return _approval_refusal(approval, offering, reservation_id, deadlines.end, ledger_id)
+
+
+def _approval_refusal(
+    approval: Mapping[str, Any] | None, offering: Offering, reservation_id: str, end: datetime, ledger_id: str
+) -> str | None:
+    if approval is None:
+        return "there is no approval, and the policy asks for one"
+    # Only the decision record's own word counts; "true", 1 or a truthy text do not (case B16).
+    if approval.get("status") != "APPROVED":
+        return f"the approval is {approval.get('status')}, not APPROVED"
+    if approval.get("used_for") not in (None, ledger_id):
+        return "the approval was used for another purchase"
+    try:
+        bound = (approval["reservation_id"], parse_instant(approval["current_end"]), parse_instant(approval["new_end"]))
+        ceiling = parse_usd(approval["ceiling"])
+    except (KeyError, ValueError, UnreadableFeeError) as error:
+        return f"the approval cannot be read: {error}"
+    if bound != (reservation_id, end, offering.new_end):
+        return "the approval is for another block, end or new end; ask again"
+    if offering.fee > ceiling:
+        return f"{format_usd(offering.fee)} is more than the approved {format_usd(ceiling)}; ask again"
+    return None
