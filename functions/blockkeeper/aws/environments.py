@@ -1,0 +1,139 @@
+"""The environment records in the table: kind `environment`, id = PK, and the record's fields as in its JSON form.
+
+Every write counts `version` up by one. A write of a whole record names the version that it read, so that none is lost.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from blockkeeper.aws.table import (
+    ConditionFailedError,
+    delete_request,
+    get_item,
+    put_request,
+    query_kind,
+    update_request,
+    write,
+)
+from blockkeeper.domain.enrolment import record_for_tagged_block
+from blockkeeper.domain.environment import Environment, Status, parse_environment
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.reservation import Reservation
+
+KIND = "environment"
+
+Record = dict[str, Any]
+
+
+def load_record(pk: str) -> Record | None:
+    """One record in its JSON form, strongly consistent; None when there is none."""
+    item = get_item(KIND, pk)
+    return None if item is None else {"PK": pk, **item}
+
+
+def load_environment(pk: str) -> Environment | None:
+    """One record with its type; None when there is none.
+
+    Raises:
+        ValueError, KeyError: somebody wrote to the table by other ways (see `parse_environment`).
+    """
+    record = load_record(pk)
+    return None if record is None else parse_environment(record)
+
+
+def list_environments(after: str | None = None, limit: int | None = None) -> Iterator[Record]:
+    """All records in their JSON form, in order of PK, read page by page (Query, strongly consistent).
+
+    Args:
+        after: start behind this PK.
+        limit: at most so many.
+    """
+    for item in query_kind(KIND, after=after, limit=limit):
+        yield {"PK": item.pop("id"), **item}
+
+
+def create(record: Mapping[str, Any]) -> None:
+    """Store a new record.
+
+    Raises:
+        ConditionFailedError: a record of this PK exists.
+    """
+    write(put_request(KIND, record["PK"], _attributes(record), condition="attribute_not_exists(id)"))
+
+
+def replace(record: Mapping[str, Any], version: int) -> None:
+    """Store a record in place of the one that was read with `version` (0: it had none).
+
+    Raises:
+        ConditionFailedError: it has been written or deleted since.
+    """
+    condition, values = _unchanged(version)
+    write(put_request(KIND, record["PK"], _attributes(record), condition=condition, values=values))
+
+
+def delete(pk: str, version: int) -> None:
+    """Delete the record that was read with `version`.
+
+    Raises:
+        ConditionFailedError: it has been written or deleted since.
+    """
+    condition, values = _unchanged(version)
+    write(delete_request(KIND, pk, condition=condition, values=values))
+
+
+def set_status(
+    pk: str, status: Status, error: str | None, now: datetime, *, version: int | None = None, **mirrored: Any
+) -> None:
+    """Write status, error and EC2's facts in one UpdateItem. The caller decides whether anything is worth a write.
+
+    Args:
+        error: what is wrong, with the remedy; None clears it.
+        now: aware UTC, for `updated_at`.
+        version: the version that was read, when the decision rests on it; None writes to whatever is there.
+        mirrored: fields such as `end_time`, `state`, `instance_count`; instants may be aware datetimes, None removes a field.
+
+    Raises:
+        ConditionFailedError: the record was deleted, or written since `version`. A deleted record is not made again.
+    """
+    facts = {name: format_instant(value) if isinstance(value, datetime) else value for name, value in mirrored.items()}
+    condition, values = ("attribute_exists(id)", {}) if version is None else _unchanged(version)
+    write(
+        update_request(
+            KIND,
+            pk,
+            set_={**facts, "status": status.value, "error": error, "updated_at": format_instant(now)},
+            add={"version": 1},
+            condition=condition,
+            values=values,
+        )
+    )
+
+
+def enrol_tagged(reservation: Reservation, now: datetime) -> str | None:
+    """Store the record of a reservation that is enrolled by its tag alone.
+
+    Returns:
+        Why it was not enrolled, in words for a log: the tag is no PK, or a record of this PK exists and its word counts. None when
+        it was. One bad tag never stops a sweep (design rule 4).
+    """
+    try:
+        create(record_for_tagged_block(reservation, now))
+    except ValueError as error:
+        return str(error)
+    except ConditionFailedError:
+        return (
+            f"{reservation.reservation_id}: a record {reservation.environment} exists; it names the block, not the tag"
+        )
+    return None
+
+
+def _attributes(record: Mapping[str, Any]) -> Record:
+    return {name: value for name, value in record.items() if name != "PK"}
+
+
+def _unchanged(version: int) -> tuple[str, Record]:
+    if version:
+        return "version = :version", {":version": version}
+    # A record that was written to the table by other ways has no version.
+    return "attribute_exists(id) AND attribute_not_exists(version)", {}

@@ -1,0 +1,230 @@
+"""Enrolling a Capacity Block: the rules that span fields, and how a record is made and changed.
+
+Shape and ranges of single fields stand in ``schemas/environment.schema.json``; here is what a schema cannot say.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from blockkeeper.domain.durations import IllegalDurationError, extension_hours
+from blockkeeper.domain.environment import Status, parse_environment
+from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.problem import Problem
+from blockkeeper.domain.purchase_policy import missing_policy
+from blockkeeper.domain.reservation import Reservation
+
+# The first segments of the API's own paths, which a PK would hide.
+RESERVED_WORDS = frozenset({"blocks", "approvals", "openapi.json", "decide", "slack"})
+# Facts of EC2 about the block, and what was arranged from them: void when the record turns to another block.
+MIRRORED_FIELDS = ("state", "instance_count", "owner_id", "start_time", "groups_armed")
+KEPT_FIELDS = (*MIRRORED_FIELDS, "status", "error", "updated_at", "version")
+DEFAULTS: Mapping[str, Any] = {
+    "extension_lookahead_days": 2,
+    "require_approval": True,
+    "approvers": [],
+    "quorum": 1,
+    "fallback_days": [],
+    "groups": [],
+}
+
+Record = dict[str, Any]
+
+
+class PaymentPendingError(Exception):
+    """The record's extension is bought and not yet paid: it must not lose its block now."""
+
+
+def rule_problems(record: Mapping[str, Any], now: datetime, before: Mapping[str, Any] | None = None) -> list[Problem]:
+    """All breaches of the rules that span fields or need the clock.
+
+    Args:
+        record: the whole record as it would be, without the fields that its schema refuses; every field may be absent.
+        now: aware UTC.
+        before: the stored record, when it is changed: a time that has passed since it was accepted is no fault of this change.
+    """
+    return [
+        *_name_problems(record),
+        *_length_problems(record),
+        *_approver_problems(record),
+        *_time_problems(record, now, before or {}),
+        *_group_problems(record),
+    ]
+
+
+def new_record(body: Mapping[str, Any], now: datetime) -> Record:
+    """The record of a checked body, as it is stored: defaults filled in, times in UTC, whole numbers as int.
+
+    A record without a ceiling, or one that asks for approval and names no approver, is accepted, since AWS's sample knows
+    neither; it stays PENDING with an error that says what is missing, and nothing is bought for it (design rule 6).
+    """
+    record = {**DEFAULTS, "name": body.get("PK"), **_plain(body), "status": Status.PENDING.value}
+    return _written(record, missing_policy(parse_environment(record)), now)
+
+
+def wanted_record(before: Mapping[str, Any], body: Mapping[str, Any]) -> Record:
+    """The record that a change asks for, to be checked as a whole: the fields of `body` in place of the stored ones.
+
+    As in AWS's sample a change names only what changes; a field that is null falls back to its default.
+    """
+    stored = {name: value for name, value in before.items() if name not in KEPT_FIELDS}
+    return {name: value for name, value in {**stored, **body, "PK": before["PK"]}.items() if value is not None}
+
+
+def changed_record(before: Mapping[str, Any], wanted: Mapping[str, Any], now: datetime) -> Record:
+    """The record to store in place of `before`, from the checked record that a change asks for.
+
+    Raises:
+        PaymentPendingError: it turns to another block while an extension of the present one awaits its payment.
+    """
+    kept = {name: before[name] for name in KEPT_FIELDS if name in before}
+    readable, lacked = _policy_of(before)
+    moved = any(wanted[name] != before.get(name) for name in ("capacity_block_id", "region"))
+    if moved and kept.get("status") == Status.EXTENSION_PAYMENT_PENDING:
+        raise PaymentPendingError
+    record = {**DEFAULTS, "name": wanted["PK"], **_plain(wanted)}
+    if moved and record.get("end_time") == before.get("end_time"):
+        record.pop("end_time", None)
+    if moved or not readable:
+        kept = {"version": kept.get("version", 0), "status": Status.PENDING.value}
+    if kept.get("state") is not None:
+        # EC2 has been read: its EndDate stands, whatever a client still remembers (design rule 3).
+        record["end_time"] = before.get("end_time")
+    error = missing_policy(parse_environment(record))
+    if error is None and kept.get("error") != lacked:
+        error = kept.get("error")
+    return _written({**record, **kept}, error, now)
+
+
+def _policy_of(record: Mapping[str, Any]) -> tuple[bool, str | None]:
+    """Whether a stored record can be read (somebody may have written to the table by hand), and what its policy lacks."""
+    try:
+        return True, missing_policy(parse_environment(record))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False, None
+
+
+def record_for_tagged_block(reservation: Reservation, now: datetime) -> Record:
+    """The record of a reservation that is enrolled by its tag `blockkeeper:environment=<PK>` alone.
+
+    It asks for approval, wants one day and looks two days ahead; it has neither approver nor ceiling, so nothing is bought until
+    somebody adds them.
+
+    Raises:
+        ValueError: the tag's value is no PK; the message names rule and remedy.
+    """
+    pk = reservation.environment or ""
+    if problem := pk_problem(pk):
+        raise ValueError(f"{reservation.reservation_id}: tag blockkeeper:environment: {problem}")
+    record = new_record(
+        {
+            "PK": pk,
+            "capacity_block_id": reservation.reservation_id,
+            "region": reservation.region,
+            "instance_type": reservation.instance_type,
+            "end_time": format_instant(reservation.end),
+            "extend_by_days": 1,
+        },
+        now,
+    )
+    mirrored = {
+        "state": reservation.state,
+        "instance_count": reservation.instance_count,
+        "owner_id": reservation.owner_id,
+        "start_time": reservation.start and format_instant(reservation.start),
+    }
+    return record | {name: value for name, value in mirrored.items() if value is not None}
+
+
+def pk_problem(pk: str) -> Problem | None:
+    """What is wrong with a PK that comes without a body: in a path, or in a tag."""
+    allowed = pk.isascii() and pk.replace(".", "").replace("_", "").replace("-", "").isalnum()
+    if not allowed or not pk[0].isalnum() or len(pk) > 128:  # noqa: PLR2004 - the design's own number
+        return Problem(
+            "PK",
+            "is no name of a record",
+            "it is 1 to 128 letters, digits, dots, underscores and hyphens, and begins with a letter or digit",
+            "choose a name such as team-vision",
+        )
+    return next(_name_problems({"PK": pk}), None)
+
+
+def _plain(body: Mapping[str, Any]) -> Record:
+    record = {name: _whole(value) for name, value in body.items() if name not in KEPT_FIELDS}
+    for name in ("end_time", "extend_until"):
+        if record.get(name) is not None:
+            record[name] = format_instant(parse_instant(record[name]))
+    return record
+
+
+def _whole(value: Any) -> Any:
+    """1.0 as 1: JSON has one kind of number, and the schema has made sure that it is whole."""
+    if isinstance(value, float):
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: _whole(entry) for name, entry in value.items()}
+    return value
+
+
+def _written(record: Record, error: str | None, now: datetime) -> Record:
+    written = {**record, "error": error, "updated_at": format_instant(now), "version": record.get("version", 0) + 1}
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _name_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
+    if record.get("PK") in RESERVED_WORDS:
+        words = ", ".join(sorted(RESERVED_WORDS))
+        yield Problem("PK", f"is {record['PK']}", f"the API's own words are no names: {words}", "choose another name")
+
+
+def _length_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
+    wanted = record.get("extend_by_days")
+    fallbacks = record.get("fallback_days") or []
+    named = [("extend_by_days", wanted), *((f"fallback_days[{i}]", days) for i, days in enumerate(fallbacks))]
+    for field, days in named:
+        try:
+            if days is not None:
+                extension_hours(int(days), field)
+        except IllegalDurationError as error:
+            found, rule = str(error).removeprefix(f"{field} ").split("; ", 1)
+            rule, remedy = rule.removesuffix(")").split(" (", 1)
+            yield Problem(field, found, rule, remedy)
+        else:
+            if field != "extend_by_days" and wanted is not None and days >= wanted:
+                rule = f"a fallback is shorter than extend_by_days, which is {wanted}"
+                yield Problem(field, f"is {days}", rule, "use a smaller one, or leave it out")
+
+
+def _approver_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
+    approvers = record.get("approvers") or []
+    if len({_person(approver) for approver in approvers}) < len(approvers):
+        yield Problem("approvers", "names somebody twice", "each approver has one voice", "name each once")
+    quorum = record.get("quorum") or 1
+    # With nobody named the record waits for approvers (see new_record); a quorum of one is then no further fault.
+    if "approvers" in record and quorum > max(1, len(approvers)):
+        rule = f"it is at most the number of approvers, which is {len(approvers)}"
+        yield Problem("quorum", f"is {quorum}", rule, f"use {max(1, len(approvers))}, or name more approvers")
+
+
+def _person(approver: str) -> str:
+    return approver.lower() if "@" in approver else approver.rpartition(":")[2]
+
+
+def _time_problems(record: Mapping[str, Any], now: datetime, before: Mapping[str, Any]) -> Iterator[Problem]:
+    until = record.get("extend_until")
+    if until is None or (before.get("extend_until") and parse_instant(until) == parse_instant(before["extend_until"])):
+        return
+    if parse_instant(until) <= now:
+        rule = f"it is now {format_instant(now)}, so nothing could be bought"
+        yield Problem("extend_until", f"is {until}", rule, "use a later time, or leave it out")
+
+
+def _group_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
+    seen: set[tuple[str, str]] = set()
+    for i, group in enumerate(record.get("groups") or []):
+        key = (group.get("eks_cluster") or "", group.get("auto_scaling_group") or group.get("eks_nodegroup") or "")
+        if key in seen:
+            yield Problem(f"groups[{i}]", f"is {key[1]} again", "each group follows a block once", "leave it out")
+        seen.add(key)
