@@ -151,7 +151,7 @@ def _state_problems(name: str, state: Json, siblings: Json, variables: frozenset
         if value is not None and not is_expression(value) and not (_is_int(value) and low <= value <= _MAX_SECONDS):
             yield f"{where}: {field} {value!r} must be a whole number from {low} to {_MAX_SECONDS}"
     timeout, heartbeat = state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
-    if _is_int(timeout) and _is_int(heartbeat) and heartbeat >= timeout:
+    if isinstance(timeout, int) and isinstance(heartbeat, int) and heartbeat >= timeout:
         yield f"{where}: HeartbeatSeconds must be smaller than TimeoutSeconds"
     if kind == "Task":
         for problem in resource_problems(str(state.get("Resource")), state.get("Arguments")):

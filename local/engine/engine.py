@@ -10,7 +10,8 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -85,6 +86,8 @@ class Engine:
         """Each tells when something outside happens next; the clock stops there on its way."""
         self.on_status: list[Callable[[Execution], object]] = []
         """Called when an execution starts, ends or is redriven."""
+        self.caller: str | None = None
+        """The function or state machine whose AWS calls are being made at this moment."""
         self._calls: dict[str, Call] = {}
         self._crashes: list[_Crash] = []
         self.machines: dict[str, Machine] = {}
@@ -284,10 +287,20 @@ class Engine:
         crash = self._due_crash(name)
         if crash is not None and crash.when == "before":
             raise crash.error
-        answer = resources.invoke_function(self, name, payload)
+        with self.acting(name):
+            answer = resources.invoke_function(self, name, payload)
         if crash is not None:
             raise crash.error
         return answer
+
+    @contextmanager
+    def acting(self, caller: str) -> Iterator[None]:
+        """Mark what happens inside as done by this function or state machine."""
+        before, self.caller = self.caller, caller
+        try:
+            yield
+        finally:
+            self.caller = before
 
     def function_name(self, which: str) -> str | None:
         """The key of a function given by key, name or ARN (with or without qualifier); None if there is none."""
@@ -358,8 +371,9 @@ class Engine:
         problems = []
         for name, state in all_states(machine.definition):
             arguments = state.get("Arguments")
-            for field in ("FunctionName", "StateMachineArn") if isinstance(arguments, dict) else ():
-                target = arguments.get(field)
+            given = arguments if isinstance(arguments, dict) else {}
+            for field in ("FunctionName", "StateMachineArn"):
+                target = given.get(field)
                 if isinstance(target, str) and not target.startswith("{%") and not self._exists(field, target):
                     problems.append(f"state {name!r}: {field} {target!r} does not exist")
         if problems:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from jsonata import Jsonata
-from jsonata.functions import Functions
-from jsonata.utils import Utils
+from jsonata import Jsonata  # type: ignore[import-untyped]
+from jsonata.functions import Functions  # type: ignore[import-untyped]
+from jsonata.utils import Utils  # type: ignore[import-untyped]
 
 from .errors import QUERY, StateError
 

@@ -20,7 +20,8 @@ from .errors import RUNTIME, TASK_FAILED, TIMEOUT, ApiError, StateError
 from .scheduler import Future, Timer
 
 if TYPE_CHECKING:
-    from .engine import Engine, Execution
+    from .engine import Engine
+    from .execution import Execution
 
 LAMBDA = "arn:aws:states:::lambda:invoke"
 LAMBDA_CALLBACK = "arn:aws:states:::lambda:invoke.waitForTaskToken"
@@ -257,7 +258,8 @@ def _sdk(call: Call) -> Any:
     prefix = _ERROR_PREFIXES.get(service, service[0].upper() + service[1:])
     client = boto3.client(_BOTO_NAMES.get(service, service), region_name=call.engine.region)  # type: ignore[call-overload]
     try:
-        answer = client._make_api_call(operation.name, params)
+        with call.engine.acting(call.execution.machine.key):
+            answer = client._make_api_call(operation.name, params)
     except ClientError as error:
         code = str(error.response["Error"].get("Code", ""))
         modelled = {str(shape.metadata.get("error", {}).get("code", shape.name)) for shape in operation.error_shapes}

@@ -191,7 +191,7 @@ class _Visit:
         context = {**self._context, "Task": {"Token": token}} if token else self._context
         arguments = self._evaluate(self._state.get("Arguments", self._frame.input), context=context)
         check_size(f"the arguments of state '{self._name}'", arguments)
-        deadlines = {
+        deadlines: dict[str, timedelta] = {
             field: timedelta(seconds=self._number(field, 1, 99_999_999, 1))
             for field in ("TimeoutSeconds", "HeartbeatSeconds")
             if field in self._state

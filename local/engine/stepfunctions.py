@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.model import OperationModel
 from botocore.validate import validate_parameters
 
@@ -61,7 +62,7 @@ class StepFunctionsApi:
             status = 400
             parsed = {"Error": {"Code": error.code, "Message": error.message}, "message": error.message}
         parsed["ResponseMetadata"] = {"RequestId": "local", "HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0}
-        return AWSResponse(params["url"], status, {}, None), parsed
+        return AWSResponse(params["url"], status, HTTPHeaders(), None), parsed
 
     def _start_execution(self, given: Answer) -> Answer:
         execution = self._engine.start_execution(given["stateMachineArn"], given.get("input", "{}"), given.get("name"))

@@ -1,0 +1,52 @@
+"""Creates in moto what the template would create in AWS, as far as functions use it at run time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+from moto.ses.models import ses_backends
+
+from .template import Template
+
+_TABLE_PROPERTIES = (
+    "AttributeDefinitions",
+    "BillingMode",
+    "GlobalSecondaryIndexes",
+    "KeySchema",
+    "LocalSecondaryIndexes",
+    "StreamSpecification",
+)
+
+
+def create(template: Template) -> None:
+    """Tables, secrets, SSM parameters, topics, queues, and the verified sender."""
+    for logical_id, properties in template.of_type("AWS::DynamoDB::Table"):
+        wanted = {name: properties[name] for name in _TABLE_PROPERTIES if name in properties}
+        boto3.client("dynamodb").create_table(TableName=template.name(logical_id), **wanted)
+    for logical_id, properties in template.of_type("AWS::SecretsManager::Secret"):
+        text = properties.get("SecretString") or _generated(properties.get("GenerateSecretString", {}))
+        boto3.client("secretsmanager").create_secret(Name=template.name(logical_id), SecretString=text)
+    for logical_id, properties in template.of_type("AWS::SSM::Parameter"):
+        value = str(properties["Value"])
+        boto3.client("ssm").put_parameter(Name=template.name(logical_id), Value=value, Type=properties["Type"])
+    for logical_id, _ in template.of_type("AWS::SNS::Topic"):
+        boto3.client("sns").create_topic(Name=template.name(logical_id))
+    for logical_id, _ in template.of_type("AWS::SQS::Queue"):
+        boto3.client("sqs").create_queue(QueueName=template.name(logical_id))
+    sender = template.parameters.get("SenderEmail")
+    if sender:
+        boto3.client("ses").verify_email_identity(EmailAddress=sender)
+
+
+def sent_mails(account: str, region: str) -> list[Any]:
+    return list(ses_backends[account][region].sent_messages)
+
+
+def _generated(rule: dict[str, Any]) -> str:
+    """A secret that CloudFormation would make up; the same in every run."""
+    secret = "x" * int(rule.get("PasswordLength", 32))
+    if "SecretStringTemplate" not in rule:
+        return secret
+    return json.dumps({**json.loads(rule["SecretStringTemplate"]), rule["GenerateStringKey"]: secret})
