@@ -3,8 +3,6 @@
 Source: Amazon States Language specification with JSONata, and the Step Functions guide's limits.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,9 +48,21 @@ _CHOICE_RULE = _fields("Condition Next", "Assign Output Comment")
 _CATCHER = _fields("ErrorEquals Next", "Assign Output Comment")
 _RETRIER = _fields("ErrorEquals", "IntervalSeconds MaxAttempts BackoffRate MaxDelaySeconds JitterStrategy Comment")
 _EVALUATED = (
-    "Arguments Output Assign Items ItemSelector MaxConcurrency ToleratedFailurePercentage ToleratedFailureCount"
-    " Condition Seconds Timestamp TimeoutSeconds HeartbeatSeconds Error Cause"
-).split()
+    "Arguments",
+    "Output",
+    "Assign",
+    "Items",
+    "ItemSelector",
+    "MaxConcurrency",
+    "ToleratedFailurePercentage",
+    "ToleratedFailureCount",
+    "Seconds",
+    "Timestamp",
+    "TimeoutSeconds",
+    "HeartbeatSeconds",
+    "Error",
+    "Cause",
+)
 _MAX_SECONDS = 99_999_999
 
 
@@ -127,22 +137,38 @@ def _state_problems(name: str, state: Json, siblings: Json, variables: frozenset
         yield f"{where}: the name has {len(name)} characters; AWS takes 80"
     if state.get("QueryLanguage", "JSONata") != "JSONata":
         yield f"{where}: QueryLanguage must be JSONata"
-    before = _STATES[kind]
-    yield from _field_problems(where, state, before, _COMMON)
-    if "Next" in before.optional and ("Next" in state) == (state.get("End") is True):
+    fields = _STATES[kind]
+    yield from _field_problems(where, state, fields, _COMMON)
+    yield from _transition_problems(where, state, siblings, leads_on="Next" in fields.optional)
+    yield from _expression_problems(where, state, kind)
+    yield from _choice_problems(where, state)
+    yield from _error_handling_problems(where, state)
+    yield from _duration_problems(where, state, kind)
+    if kind == "Task":
+        for problem in resource_problems(str(state.get("Resource")), state.get("Arguments")):
+            yield f"{where}: {problem}"
+    yield from _inner_problems(where, state, kind, variables)
+
+
+def _transition_problems(where: str, state: Json, siblings: Json, *, leads_on: bool) -> Iterator[str]:
+    if leads_on and ("Next" in state) == (state.get("End") is True):
         yield f"{where}: exactly one of Next and End: true is needed"
-    rules = state.get("Choices", []) if kind == "Choice" else []
-    if kind == "Choice" and not rules:
-        yield f"{where}: Choices is empty"
-    for target in [state.get("Next"), state.get("Default"), *(r.get("Next") for r in [*rules, *state.get("Catch", [])])]:
+    rules = [*state.get("Choices", []), *state.get("Catch", [])]
+    for target in [state.get("Next"), state.get("Default"), *(rule.get("Next") for rule in rules)]:
         if target is not None and target not in siblings:
             yield f"{where}: its target {target!r} is not a state beside it"
-    yield from _expression_problems(where, state, kind)
-    for index, rule in enumerate(rules):
+
+
+def _choice_problems(where: str, state: Json) -> Iterator[str]:
+    if state["Type"] == "Choice" and not state.get("Choices"):
+        yield f"{where}: Choices is empty"
+    for index, rule in enumerate(state.get("Choices", [])):
         yield from _field_problems(f"{where} Choices[{index}]", rule, _CHOICE_RULE, frozenset())
         if not is_expression(rule.get("Condition")):
             yield f"{where} Choices[{index}]: Condition must be one {{% expression %}}"
-    yield from _error_handling_problems(where, state)
+
+
+def _duration_problems(where: str, state: Json, kind: str) -> Iterator[str]:
     if kind == "Wait" and ("Seconds" in state) == ("Timestamp" in state):
         yield f"{where}: exactly one of Seconds and Timestamp is needed"
     for field in ("TimeoutSeconds", "HeartbeatSeconds", "Seconds"):
@@ -153,10 +179,6 @@ def _state_problems(name: str, state: Json, siblings: Json, variables: frozenset
     timeout, heartbeat = state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
     if isinstance(timeout, int) and isinstance(heartbeat, int) and heartbeat >= timeout:
         yield f"{where}: HeartbeatSeconds must be smaller than TimeoutSeconds"
-    if kind == "Task":
-        for problem in resource_problems(str(state.get("Resource")), state.get("Arguments")):
-            yield f"{where}: {problem}"
-    yield from _inner_problems(where, state, kind, variables)
 
 
 def _inner_problems(where: str, state: Json, kind: str, variables: frozenset[str]) -> Iterator[str]:
@@ -241,9 +263,7 @@ def _expression_problems(where: str, state: Json, kind: str) -> Iterator[str]:
             yield f"{where}: {variable!r} is no name for a variable"
 
 
-def _text_problems(
-    where: str, value: Any, state: Json, result_allowed: bool, *, errors_allowed: bool
-) -> Iterator[str]:
+def _text_problems(where: str, value: Any, state: Json, result_allowed: bool, *, errors_allowed: bool) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
             if key.endswith(".$"):
@@ -253,18 +273,28 @@ def _text_problems(
         for item in value:
             yield from _text_problems(where, item, state, result_allowed, errors_allowed=errors_allowed)
     elif is_expression(value):
-        try:
-            compiled(value[2:-2].strip())
-        except Exception as error:  # the parser raises more than one type
-            yield f"{where}: {value!r} is not JSONata: {error}"
-        if "$states.result" in value and not result_allowed:
-            yield f"{where}: $states.result exists only in Output and Assign of Task, Map and Parallel"
-        if "$states.errorOutput" in value and not errors_allowed:
-            yield f"{where}: $states.errorOutput exists only in Catch"
-        if "$states.context.Task.Token" in value and "waitForTaskToken" not in str(state.get("Resource")):
-            yield f"{where}: $states.context.Task.Token exists only in a waitForTaskToken task"
+        yield from _syntax_problems(where, value)
+        yield from _reference_problems(where, value, state, result_allowed, errors_allowed=errors_allowed)
     elif isinstance(value, str) and (value.lstrip().startswith("{%") or value.rstrip().endswith("%}")):
         yield f"{where}: {value!r} must start with {{% and end with %}} to be evaluated"
+
+
+def _reference_problems(
+    where: str, value: str, state: Json, result_allowed: bool, *, errors_allowed: bool
+) -> Iterator[str]:
+    if "$states.result" in value and not result_allowed:
+        yield f"{where}: $states.result exists only in Output and Assign of Task, Map and Parallel"
+    if "$states.errorOutput" in value and not errors_allowed:
+        yield f"{where}: $states.errorOutput exists only in Catch"
+    if "$states.context.Task.Token" in value and "waitForTaskToken" not in str(state.get("Resource")):
+        yield f"{where}: $states.context.Task.Token exists only in a waitForTaskToken task"
+
+
+def _syntax_problems(where: str, value: str) -> Iterator[str]:
+    try:
+        compiled(value[2:-2].strip())
+    except Exception as error:  # noqa: BLE001 - the parser raises more than one type
+        yield f"{where}: {value!r} is not JSONata: {error}"
 
 
 def _is_int(value: object) -> bool:

@@ -1,8 +1,6 @@
 """Which parts of a state machine have run: states, Choice rules and Default, Catch and Retry entries."""
 
-from __future__ import annotations
-
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +8,10 @@ from .asl import all_states
 
 Coverage = dict[str, Counter[str]]
 """Per state machine: how often each branch ran. A branch reads `Search`, `Search > Retry[0]`, `Search > Default`."""
+
+
+def new_coverage() -> Coverage:
+    return defaultdict(Counter)
 
 
 def branches(definition: Mapping[str, Any]) -> Iterator[str]:

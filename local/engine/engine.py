@@ -4,12 +4,9 @@ Months pass in milliseconds, the same input and seed give the same history, and 
 The rules are AWS's; where MiniStack, the deployed test environment, differs, `flavour` selects its way.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +15,7 @@ from typing import Any, Literal
 
 from . import resources
 from .asl import Json, Machine, all_states, load
-from .coverage import Coverage
+from .coverage import new_coverage
 from .errors import TIMEOUT, ApiError, DefinitionError, StateError
 from .execution import MAX_EVENTS, MAX_PAYLOAD_BYTES, Execution, Frame
 from .query import Evaluator
@@ -74,9 +71,9 @@ class Engine:
         self.functions = dict(functions)
         self.names = dict(names or {})
         self.scheduler = Scheduler(clock, seed)
-        self.rng = random.Random(seed or 0)
+        self.rng = random.Random(seed or 0)  # noqa: S311 - it must repeat
         self.evaluator = Evaluator(lambda: round(clock.now().timestamp() * 1000), self.rng)
-        self.coverage: Coverage = defaultdict(Counter)
+        self.coverage = new_coverage()
         self.executions: dict[str, Execution] = {}
         self.raised: list[Exception] = []
         """What functions raised, in order, for a test that wants the traceback."""
@@ -99,9 +96,9 @@ class Engine:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def start(self, machine: str, input: Any = None, name: str | None = None) -> Execution:
+    def start(self, machine: str, given: Any = None, name: str | None = None) -> Execution:
         """Start an execution; `machine` is a key, name or ARN. Raises ApiError as StartExecution does."""
-        return self.start_execution(machine, json.dumps({} if input is None else input), name)
+        return self.start_execution(machine, json.dumps({} if given is None else given), name)
 
     def step(self) -> bool:
         """Let one branch of one execution go on until it waits; False when nothing can go on at this moment."""

@@ -1,7 +1,5 @@
 """What can go wrong in a workflow, and what Step Functions' own API refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

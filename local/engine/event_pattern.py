@@ -3,8 +3,6 @@
 Source: EventBridge guide, "Comparison operators". A pattern with an operator that is not known here is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +11,9 @@ _OPERATORS = frozenset({"prefix", "suffix", "anything-but", "exists", "equals-ig
 
 def matches(pattern: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
     """Whether every field of the pattern accepts the event. Raises ValueError for a malformed pattern."""
-    return all([_field(condition, event.get(name, _ABSENT)) for name, condition in pattern.items()])
+    # Not a generator: every part of the pattern is checked, also after one that does not match.
+    found = [_field(condition, event.get(name, _ABSENT)) for name, condition in pattern.items()]
+    return all(found)
 
 
 _ABSENT = object()
@@ -25,7 +25,8 @@ def _field(condition: Any, value: Any) -> bool:
     if not isinstance(condition, list) or not condition:
         raise ValueError(f"{condition!r} must be a nested pattern or a list of accepted values")
     candidates = value if isinstance(value, list) else [value]
-    return any([_accepts(one, candidate) for one in condition for candidate in candidates])
+    accepted = [_accepts(one, candidate) for one in condition for candidate in candidates]
+    return any(accepted)
 
 
 def _accepts(condition: Any, value: Any) -> bool:
@@ -38,9 +39,10 @@ def _accepts(condition: Any, value: Any) -> bool:
         return (value is not _ABSENT) == operand
     if operator == "anything-but":
         refused = operand if isinstance(operand, list) else [operand]
-        return value is not _ABSENT and not any([_accepts(one, value) for one in refused])
+        return value is not _ABSENT and not any(_accepts(one, value) for one in refused)
     if not isinstance(value, str):
         return False
     if operator == "equals-ignore-case":
         return value.lower() == str(operand).lower()
-    return value.startswith(operand) if operator == "prefix" else value.endswith(operand)
+    text = str(operand)
+    return value.startswith(text) if operator == "prefix" else value.endswith(text)

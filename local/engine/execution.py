@@ -1,7 +1,5 @@
 """One execution of a state machine: its history, its outcome, and where each of its branches stands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,11 +32,11 @@ class Frame:
     states: Json
     state: str | None
     input: Any
-    outer: Frame | None = None
+    outer: "Frame | None" = None
     map_item: Json | None = None
     variables: Json = field(default_factory=dict)
-    children: dict[int, Frame] = field(default_factory=dict)
-    executions: dict[int, Execution] = field(default_factory=dict)
+    children: "dict[int, Frame]" = field(default_factory=dict)
+    executions: "dict[int, Execution]" = field(default_factory=dict)
     entered_at: str | None = None
 
     @property
@@ -60,7 +58,7 @@ class Execution:
     input_text: str
     started_at: datetime
     frame: Frame
-    parent: Execution | None = None
+    parent: "Execution | None" = None
     status: str = "RUNNING"
     output: Any = None
     error: str | None = None
@@ -69,7 +67,7 @@ class Execution:
     redrive_count: int = 0
     redriven_at: datetime | None = None
     history: list[Event] = field(default_factory=list)
-    children: list[Execution] = field(default_factory=list)
+    children: "list[Execution]" = field(default_factory=list)
     ended: Future = field(default_factory=Future)
     process: Process | None = None
     timeout: Timer | None = None
@@ -83,7 +81,7 @@ class Execution:
         """The states entered, in order, those inside inline Maps and Parallels included."""
         return [event.state for event in self.history if event.type.endswith("StateEntered") and event.state]
 
-    def family(self) -> Iterator[Execution]:
+    def family(self) -> Iterator["Execution"]:
         """This execution and all that it started, nested ones and a distributed Map's children."""
         yield self
         for child in self.children:

@@ -1,7 +1,5 @@
 """Creates in moto what the template would create in AWS, as far as functions use it at run time."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Source: Step Functions guide, "Transforming data with JSONata".
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -47,7 +45,7 @@ class Evaluator:
         functions: dict[str, Callable[..., Any]] = {
             "now": lambda picture=None, zone=None: Functions.datetime_from_millis(now_millis(), picture, zone),
             "millis": now_millis,
-            "random": lambda seed=None: (rng if seed is None else random.Random(math.floor(seed))).random(),
+            "random": lambda seed=None: (rng if seed is None else _seeded(seed)).random(),
             "uuid": lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4)),
             "parse": json.loads,
             "partition": _partition,
@@ -111,6 +109,10 @@ def _refused(why: str) -> Callable[..., Any]:
         raise ValueError(why)
 
     return refuse
+
+
+def _seeded(seed: float) -> random.Random:
+    return random.Random(math.floor(seed))  # noqa: S311 - it must repeat
 
 
 def _partition(array: list[Any], size: float) -> list[list[Any]]:

@@ -1,7 +1,5 @@
 """What a Task may call: Lambda functions, other state machines, and any AWS API through the SDK integrations."""
 
-from __future__ import annotations
-
 import json
 import traceback
 import uuid
@@ -49,15 +47,15 @@ _ERROR_PREFIXES = {
 class Call:
     """One attempt of a Task: what it calls with what, and the future of its answer."""
 
-    engine: Engine
-    execution: Execution
+    engine: "Engine"
+    execution: "Execution"
     state: str
     resource: str
     arguments: Any
     token: str | None
     deadlines: dict[str, timedelta]
     future: Future = field(default_factory=Future)
-    child: Execution | None = None
+    child: "Execution | None" = None
     timers: dict[str, Timer] = field(default_factory=dict)
 
     def arm(self, deadline: str) -> None:
@@ -161,9 +159,7 @@ def _invoke(call: Call) -> dict[str, Any]:
     engine = call.engine
     name = engine.function_name(str(call.arguments["FunctionName"]))
     if name is None:
-        raise StateError(
-            "Lambda.ResourceNotFoundException", f"Function not found: {call.arguments['FunctionName']}"
-        )
+        raise StateError("Lambda.ResourceNotFoundException", f"Function not found: {call.arguments['FunctionName']}")
     kind = call.arguments.get("InvocationType", "RequestResponse")
     if kind != "RequestResponse":
         raise StateError(RUNTIME, f"InvocationType {kind!r} is not known to the engine")
@@ -171,7 +167,7 @@ def _invoke(call: Call) -> dict[str, Any]:
     return {"ExecutedVersion": "$LATEST", "Payload": payload, "StatusCode": 200, **_metadata()}
 
 
-def invoke_function(engine: Engine, name: str, payload: Any) -> Any:
+def invoke_function(engine: "Engine", name: str, payload: Any) -> Any:
     """Run a function as Lambda runs it: JSON in and out. Raises StateError named as the exception's class."""
     request_id = str(uuid.UUID(int=engine.rng.getrandbits(128), version=4))
     context = LambdaContext(name, f"arn:aws:lambda:{engine.region}:{engine.account}:function:{name}", request_id)
@@ -216,14 +212,12 @@ def _start(call: Call) -> None:
         raise StateError(name, error.message) from error
     call.child = child
     if call.resource == START:
-        call.future.resolve(
-            {"ExecutionArn": child.arn, "StartDate": iso(child.started_at), **_metadata()}
-        )
+        call.future.resolve({"ExecutionArn": child.arn, "StartDate": iso(child.started_at), **_metadata()})
     else:
         child.ended.then(lambda _: _finish_sync(call, child))
 
 
-def _finish_sync(call: Call, child: Execution) -> None:
+def _finish_sync(call: Call, child: "Execution") -> None:
     described: dict[str, Any] = {
         "ExecutionArn": child.arn,
         "Input": child.input_text,
@@ -249,7 +243,7 @@ def _finish_sync(call: Call, child: Execution) -> None:
 
 
 def _sdk(call: Call) -> Any:
-    service, action = call.resource.removeprefix(_SDK).split(":")
+    service = call.resource.removeprefix(_SDK).partition(":")[0]
     operation = _sdk_operation(call.resource)
     if operation is None:  # the loader has refused it before
         raise StateError(RUNTIME, f"{call.resource} is no API of the SDK")

@@ -1,7 +1,5 @@
 """Runs the real handlers as Lambda does: each function with modules, globals and environment of its own."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

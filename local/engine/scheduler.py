@@ -1,7 +1,5 @@
 """Cooperative processes on a virtual clock: nothing here waits, and the same seed gives the same order."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random
@@ -45,7 +43,7 @@ class Future:
     def error(self) -> StateError | None:
         return self._error
 
-    def then(self, callback: Callable[[Future], None]) -> None:
+    def then(self, callback: Callable[["Future"], None]) -> None:
         if self.done:
             callback(self)
         else:
@@ -74,7 +72,7 @@ def any_of(futures: Iterable[Future]) -> Future:
 class Process(Future):
     """A generator that yields the futures it waits for; itself the future of what it returns."""
 
-    def __init__(self, scheduler: Scheduler, steps: Steps) -> None:
+    def __init__(self, scheduler: "Scheduler", steps: Steps) -> None:
         super().__init__()
         self._scheduler = scheduler
         self._steps = steps
@@ -124,7 +122,7 @@ class Scheduler:
 
     def __init__(self, clock: Clock, seed: int | None = None) -> None:
         self.clock = clock
-        self._choose = random.Random(seed) if seed is not None else None
+        self._choose = random.Random(seed) if seed is not None else None  # noqa: S311 - it must repeat
         self._ready: list[tuple[Process, Future | None]] = []
         self._timers: list[tuple[datetime, int, Timer]] = []
         self._count = itertools.count()

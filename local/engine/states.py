@@ -1,7 +1,5 @@
 """Runs states as the Amazon States Language specification says, one generator per block of states."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,7 +21,7 @@ _UNSET: Any = object()
 class Interpreter:
     """Runs the states of one execution."""
 
-    def __init__(self, engine: Engine, execution: Execution) -> None:
+    def __init__(self, engine: "Engine", execution: Execution) -> None:
         self._engine = engine
         self._execution = execution
 
@@ -39,7 +37,7 @@ class Interpreter:
 class _Visit:
     """One visit of one state."""
 
-    def __init__(self, engine: Engine, execution: Execution, frame: Frame) -> None:
+    def __init__(self, engine: "Engine", execution: Execution, frame: Frame) -> None:
         self._engine = engine
         self._execution = execution
         self._frame = frame
@@ -92,7 +90,9 @@ class _Visit:
             context["Map"] = {"Item": self._frame.map_item}
         return context
 
-    def _evaluate(self, template: Any, *, result: Any = _UNSET, error: Any = _UNSET, context: Json | None = None) -> Any:
+    def _evaluate(
+        self, template: Any, *, result: Any = _UNSET, error: Any = _UNSET, context: Json | None = None
+    ) -> Any:
         states = {"input": self._frame.input, "context": context or self._context}
         if result is not _UNSET:
             states["result"] = result
@@ -142,7 +142,9 @@ class _Visit:
         for index, rule in enumerate(self._state["Choices"]):
             met = self._evaluate(rule["Condition"])
             if not isinstance(met, bool):
-                raise StateError(QUERY, f"Choices[{index}] of '{self._name}': Condition gave {met!r}, not true or false")
+                raise StateError(
+                    QUERY, f"Choices[{index}] of '{self._name}': Condition gave {met!r}, not true or false"
+                )
             if met:
                 self._cover(f"{self._name} > Choices[{index}]")
                 return self._leave(rule, self._frame.input), rule["Next"]
@@ -255,9 +257,7 @@ class _Visit:
         steps = Interpreter(self._engine, self._execution).run(self._frame.children[index])
         return Process(self._engine.scheduler, steps)
 
-    def _pool(
-        self, count: int, concurrency: int, start: Callable[[int], Process], events: str | None = None
-    ) -> Steps:
+    def _pool(self, count: int, concurrency: int, start: Callable[[int], Process], events: str | None = None) -> Steps:
         """Run branches, at most so many at a time; the first that fails stops the others and fails the state."""
         waiting: Iterator[int] = iter([i for i in range(count) if not self._frame.children[i].done])
         running: dict[int, Process] = {}
@@ -305,9 +305,7 @@ class _Visit:
                     running.discard(index)
                     failed += children[index].status != "SUCCEEDED"
                 if failed > limit:
-                    raise StateError(
-                        TOO_MANY_FAILED_ITEMS, "The specified tolerated failure threshold was exceeded"
-                    )
+                    raise StateError(TOO_MANY_FAILED_ITEMS, "The specified tolerated failure threshold was exceeded")
         finally:
             for index in running:
                 self._engine.stop(children[index])

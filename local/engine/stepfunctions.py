@@ -1,7 +1,5 @@
 """Lets code that calls boto3's `stepfunctions` client reach the engine, as a handler does that answers a task token."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,9 +18,10 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 Answer = dict[str, Any]
+Operation = Callable[[Answer], Answer]
 
 
-def attach(session: boto3.session.Session | botocore.session.Session, engine: Engine) -> None:
+def attach(session: boto3.session.Session | botocore.session.Session, engine: "Engine") -> None:
     """Answer the `stepfunctions` calls of clients that `session` makes from now on.
 
     Answers before the request would leave, so it also works inside moto's `mock_aws`. Each answer is checked against
@@ -30,15 +29,15 @@ def attach(session: boto3.session.Session | botocore.session.Session, engine: En
     """
     api = StepFunctionsApi(engine)
     events = session.events if isinstance(session, boto3.session.Session) else session.get_component("event_emitter")
-    events.register("before-call.sfn", api.answer, unique_id="engine-stepfunctions")
+    events.register("before-call.sfn", api.answer, unique_id="engine-stepfunctions")  # type: ignore[arg-type] # stubs know no answer
 
 
 class StepFunctionsApi:
     """Step Functions' API in front of an engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._operations: dict[str, Callable[[Answer], Answer]] = {
+        self._operations: dict[str, Operation] = {
             "StartExecution": self._start_execution,
             "DescribeExecution": self._describe_execution,
             "ListExecutions": self._list_executions,
@@ -61,7 +60,12 @@ class StepFunctionsApi:
         except ApiError as error:
             status = 400
             parsed = {"Error": {"Code": error.code, "Message": error.message}, "message": error.message}
-        parsed["ResponseMetadata"] = {"RequestId": "local", "HTTPStatusCode": status, "HTTPHeaders": {}, "RetryAttempts": 0}
+        parsed["ResponseMetadata"] = {
+            "RequestId": "local",
+            "HTTPStatusCode": status,
+            "HTTPHeaders": {},
+            "RetryAttempts": 0,
+        }
         return AWSResponse(params["url"], status, HTTPHeaders(), None), parsed
 
     def _start_execution(self, given: Answer) -> Answer:

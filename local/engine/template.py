@@ -4,8 +4,6 @@ Parameters, conditions and intrinsic functions are resolved; physical names and 
 reader does not know it refuses.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,9 @@
 """The whole product in one process: real template, state machines and handlers, with a market, a clock and moto around them.
 
-    with World(start=datetime(2026, 5, 4, tzinfo=UTC), parameters={"PurchaseMode": "live"}) as world:
-        world.start("ExtendBlock", {...}, name="...")
-        world.run_until_idle()
+with World(start=datetime(2026, 5, 4, tzinfo=UTC), parameters={"PurchaseMode": "live"}) as world:
+    world.start("ExtendBlock", {...}, name="...")
+    world.run_until_idle()
 """
-
-from __future__ import annotations
 
 import copy
 import json
@@ -63,7 +61,7 @@ class World:
     Names in `functions` and state machines are the template's logical ids. Only one world can be entered at a time.
     """
 
-    current: ClassVar[World | None] = None
+    current: "ClassVar[World | None]" = None
     _hooked: ClassVar[bool] = False
 
     def __init__(
@@ -79,7 +77,7 @@ class World:
         redrive_keeps_entered_time: bool = False,
     ) -> None:
         self.clock = MarketClock(start, 0)
-        self.market = Market(self.clock)
+        self.market = Market(self.clock, ACCOUNT)
         self.template = Template(template, parameters, region=REGION, account=ACCOUNT)
         self.sandboxes = sandboxes or Sandboxes()
         machines = self.template.state_machines
@@ -122,7 +120,7 @@ class World:
         emitter.register("before-call.eventbridge.PutEvents", self._put_events)
         self.market.on_event(self.publish)
         self.engine.on_tick += [self.market.tick, self._fire_schedules]
-        self.engine.next_event_at += [self._next_schedule, *_next_market_event(self.market)]
+        self.engine.next_event_at += [self._next_schedule, self.market.next_due]
         self.engine.on_status.append(self._publish_status)
         moto_resources.create(self.template)
         return self
@@ -209,7 +207,9 @@ class World:
         entries = []
         for entry in json.loads(params["body"])["Entries"]:
             if entry.get("Source", "").startswith("aws."):
-                entries.append({"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."})
+                entries.append(
+                    {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
+                )
                 continue
             event = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": json.loads(entry["Detail"]),
                      "resources": entry.get("Resources", [])}  # fmt: skip
@@ -230,7 +230,9 @@ class World:
             "error": execution.error,
             "cause": execution.cause,
         }
-        self.publish({"source": "aws.states", "detail-type": "Step Functions Execution Status Change", "detail": detail})
+        self.publish(
+            {"source": "aws.states", "detail-type": "Step Functions Execution Status Change", "detail": detail}
+        )
 
     def _trigger(self, trigger: Trigger, event: Json) -> None:
         payload = _payload(trigger, event)
@@ -301,10 +303,6 @@ def _payload(trigger: Trigger, event: Json) -> Any:
 
 def _second(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _next_market_event(market: Any) -> list[Callable[[], datetime | None]]:
-    return [market.next_event_at]
 
 
 def _hook_all_sessions() -> None:

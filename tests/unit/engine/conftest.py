@@ -1,7 +1,5 @@
 """A clock and a short way to run a state machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Executions: callbacks, nested starts, crashes, redrive, limits, and that runs repeat exactly."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from typing import Any
@@ -340,7 +338,10 @@ def _story(seed: int | None, waits: list[int]) -> list[Any]:
     """The history of a run with tokens, random numbers and branches that race."""
     inner = {
         "W": {"Type": "Wait", "Seconds": "{% $states.input %}", "Next": "T"},
-        "T": {**invoke(), "Output": ["{% $states.result.Payload %}", "{% $uuid() %}", "{% $random() %}", "{% $now() %}"]},
+        "T": {
+            **invoke(),
+            "Output": ["{% $states.result.Payload %}", "{% $uuid() %}", "{% $random() %}", "{% $now() %}"],
+        },
     }
     processor = {"ProcessorConfig": {"Mode": "INLINE"}, "StartAt": "W", "States": inner}
     order: list[int] = []

@@ -1,7 +1,5 @@
 """EventBridge patterns: what matches, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -21,7 +19,10 @@ EVENT = {
         ({"source": ["aws.ec2"]}, True),
         ({"source": ["aws.s3", "aws.ec2"]}, True),
         ({"source": ["aws.s3"]}, False),
-        ({"detail_type": ["Capacity Block Expiration Warning"]}, False),  # case B01: the key as the documentation prints it
+        (
+            {"detail_type": ["Capacity Block Expiration Warning"]},
+            False,
+        ),  # case B01: the key as the documentation prints it
         ({"source": [{"prefix": "aws."}], "detail": {"deep": {"x": ["y"]}}}, True),
         ({"detail": {"deep": {"x": ["z"]}}}, False),
         ({"detail": {"missing": {"x": ["z"]}}}, False),
@@ -44,7 +45,9 @@ def test_pattern(pattern: dict[str, Any], expected: bool) -> None:
     assert matches(pattern, EVENT) is expected
 
 
-@pytest.mark.parametrize("pattern", [{"source": "aws.ec2"}, {"source": []}, {"source": [{"wildcard": "*"}]}, {"source": [{}]}])
+@pytest.mark.parametrize(
+    "pattern", [{"source": "aws.ec2"}, {"source": []}, {"source": [{"wildcard": "*"}]}, {"source": [{}]}]
+)
 def test_the_unknown_is_refused(pattern: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a nested|no single operator"):
         matches(pattern, EVENT)

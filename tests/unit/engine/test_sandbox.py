@@ -1,7 +1,5 @@
 """Handlers run with globals and environment of their own, as in Lambda."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each state type and field as the Amazon States Language defines it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 
@@ -55,7 +53,9 @@ def test_choice_without_match_or_boolean_fails() -> None:
     assert run(pick("{% 'yes' %}")).error == "States.QueryEvaluationError"
 
 
-@pytest.mark.parametrize("expression", ["{% $states.input.nothing %}", "{% $unset %}", "{% 1 + 'a' %}", "{% $eval('1') %}"])
+@pytest.mark.parametrize(
+    "expression", ["{% $states.input.nothing %}", "{% $unset %}", "{% 1 + 'a' %}", "{% $eval('1') %}"]
+)
 def test_an_expression_without_a_value_is_an_error(expression: str) -> None:
     execution = run(machine("P", {"P": {"Type": "Pass", "Output": {"a": expression}, "End": True}}))
     assert (execution.status, execution.error) == ("FAILED", "States.QueryEvaluationError")
@@ -86,7 +86,11 @@ def test_wait_by_seconds_and_until_a_time() -> None:
     )
     execution = run(steps, given={"s": 60})
     left = {event.state: event.at for event in execution.history if event.type == "WaitStateExited"}
-    assert left == {"W": START + timedelta(minutes=1), "U": START + timedelta(days=1), "Past": START + timedelta(days=1)}
+    assert left == {
+        "W": START + timedelta(minutes=1),
+        "U": START + timedelta(days=1),
+        "Past": START + timedelta(days=1),
+    }
     assert run(steps, given={"s": -1}).error == "States.QueryEvaluationError"
     assert run(steps, given={"s": 1.5}).error == "States.QueryEvaluationError"
 
@@ -295,7 +299,10 @@ def test_execution_timeout() -> None:
         ({"InputPath": "$"}, "'InputPath' is not known"),
         ({"Resource": "arn:aws:states:::sqs:sendMessage"}, "is not known"),
         ({"Resource": "arn:aws:states:::aws-sdk:ec2:describeNothing"}, "no API of the SDK"),
-        ({"Resource": "arn:aws:states:::aws-sdk:ec2:describeInstances", "Arguments": {"Nope": 1}}, "'Nope' is not known"),
+        (
+            {"Resource": "arn:aws:states:::aws-sdk:ec2:describeInstances", "Arguments": {"Nope": 1}},
+            "'Nope' is not known",
+        ),
         ({"Arguments": {"FunctionName": "other"}}, "'other' does not exist"),
         ({"Arguments": {"FunctionName": "f", "Payload": "{% $states.result %}"}}, r"\$states.result exists only"),
         ({"Output": "{% $states.errorOutput %}"}, "exists only in Catch"),
@@ -328,7 +335,11 @@ def test_coverage_tells_what_never_ran() -> None:
     steps = machine(
         "Pick",
         {
-            "Pick": {"Type": "Choice", "Choices": [{"Condition": "{% $states.input.go %}", "Next": "T"}], "Default": "No"},
+            "Pick": {
+                "Type": "Choice",
+                "Choices": [{"Condition": "{% $states.input.go %}", "Next": "T"}],
+                "Default": "No",
+            },
             "No": {"Type": "Succeed"},
             "T": invoke(Retry=[{"ErrorEquals": ["ValueError"]}], Catch=[{"ErrorEquals": ["States.ALL"], "Next": "No"}]),
         },

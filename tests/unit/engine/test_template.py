@@ -1,7 +1,5 @@
 """The SAM template as CloudFormation would resolve it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -124,8 +122,9 @@ def test_state_machines_triggers_routes_and_outputs(folder: Path) -> None:
 def test_the_unknown_is_refused(folder: Path, change: tuple[str, str], problem: str) -> None:
     path = folder / "template.yaml"
     path.write_text(path.read_text().replace(*change))
+    template = Template(path)
     with pytest.raises(ValueError, match=problem):
-        (lambda t: (t.functions, t.state_machines, t.triggers))(Template(path))
+        assert [template.functions, template.state_machines, template.triggers]
 
 
 def test_parameters_are_checked(folder: Path) -> None:
