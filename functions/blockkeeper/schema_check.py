@@ -68,7 +68,7 @@ def _validator(name: str) -> Any:
         if isinstance(value, str) and not re.search(re.sub(r"\$(?=\)?$)", r"\\Z", wanted), value):
             yield ValidationError("does not match")
 
-    checker = extend(Draft202012Validator, {"pattern": pattern})
+    checker = extend(Draft202012Validator, {"pattern": pattern})  # type: ignore[no-untyped-call]
     return checker(schema(name), format_checker=formats)
 
 

@@ -110,12 +110,38 @@ def set_status(
     )
 
 
+def set_groups(environment: Environment, armed: str | None, check_at: datetime | None, error: str | None) -> None:
+    """Write what scale-groups arranged, when it differs from what the record says.
+
+    Args:
+        environment: the record as it was read.
+        armed: fingerprint of what stands in Auto Scaling now; None when not all groups are arranged, so that the next sweep tries again.
+        check_at: the boundary after which to look at the groups again.
+        error: what keeps a group from following the block; it also shows as the record's `error` when nothing else does.
+
+    Raises:
+        ConditionFailedError: the record was written or deleted since it was read; what was arranged may be out of date.
+    """
+    shown = error if environment.error in {None, environment.groups_error} else environment.error
+    before = (environment.groups_armed, environment.groups_check_at, environment.groups_error, environment.error)
+    if before == (armed, check_at, error, shown):
+        return
+    condition, values = _unchanged(environment.version)
+    facts = {
+        "groups_armed": armed,
+        "groups_check_at": None if check_at is None else format_instant(check_at),
+        "groups_error": error,
+        "error": shown,
+    }
+    write(update_request(KIND, environment.pk, set_=facts, add={"version": 1}, condition=condition, values=values))
+
+
 def enrol_tagged(reservation: Reservation, now: datetime) -> str | None:
     """Store the record of a reservation that is enrolled by its tag alone.
 
     Returns:
-        Why it was not enrolled, in words for a log: the tag is no PK, or a record of this PK exists and its word counts. None when
-        it was. One bad tag never stops a sweep (design rule 4).
+        Why it was not enrolled, in words for a log: the tag is no PK, or a record of this PK exists and its word counts.
+        None when it was enrolled. One bad tag never stops a sweep (design rule 4).
     """
     try:
         create(record_for_tagged_block(reservation, now))

@@ -1,0 +1,1 @@
+"""The REST API: one function behind the routes of ``api.routes``."""
