@@ -13,6 +13,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.reservation import Reservation
+
 EARLIEST_EXTENSION = timedelta(days=56)
 LAST_ORDER_LEAD = timedelta(minutes=60)
 LAST_PAYMENT_LEAD = timedelta(minutes=35)
@@ -79,3 +82,19 @@ class Deadlines:
                 since a terminating hook is what a drain waits in.
         """
         return self.terminates_at - max(longest_hook, drain) - SCHEDULED_ACTION_LATENESS - DRAIN_MARGIN
+
+
+def deadlines_of(
+    environment: Environment, reservation: Reservation, payment_margin: timedelta, end: datetime | None = None
+) -> Deadlines:
+    """Deadlines of a block under its record's policy.
+
+    Args:
+        end: the end that is meant; None is EC2's present EndDate. A workflow is about the end that it was started for.
+    """
+    return Deadlines(
+        end=reservation.end if end is None else end,
+        look_ahead=timedelta(days=environment.extension_lookahead_days),
+        payment_margin=payment_margin,
+        ultraserver=reservation.ultraserver,
+    )

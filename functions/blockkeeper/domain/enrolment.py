@@ -17,7 +17,15 @@ from blockkeeper.domain.reservation import Reservation
 # The first segments of the API's own paths, which a PK would hide.
 RESERVED_WORDS = frozenset({"blocks", "approvals", "openapi.json", "decide", "slack"})
 # Facts of EC2 about the block, and what was arranged from them: void when the record turns to another block.
-MIRRORED_FIELDS = ("state", "instance_count", "owner_id", "start_time", "groups_armed")
+MIRRORED_FIELDS = (
+    "state",
+    "instance_count",
+    "owner_id",
+    "start_time",
+    "groups_armed",
+    "groups_check_at",
+    "groups_error",
+)
 KEPT_FIELDS = (*MIRRORED_FIELDS, "status", "error", "updated_at", "version")
 DEFAULTS: Mapping[str, Any] = {
     "extension_lookahead_days": 2,

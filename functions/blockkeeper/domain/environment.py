@@ -6,16 +6,14 @@ Shape and ranges are checked by ``schemas/environment.schema.json`` at the edge;
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from blockkeeper.domain.deadlines import Deadlines
 from blockkeeper.domain.durations import extension_hours
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.money import parse_usd
-from blockkeeper.domain.reservation import Reservation
 
 
 class Status(StrEnum):
@@ -63,8 +61,9 @@ class Environment:
     """One enrolled block and its policy. Times are aware UTC, money is Decimal USD, a missing value is None.
 
     `end_time`, `state`, `instance_count` and `owner_id` mirror EC2; EC2 is the truth (design rule 3).
-    `groups_armed` is the fingerprint of what scale-groups last arranged; see ``domain/calendar.py``. `version` counts writes: a
-    write names the version it read, so that none is lost.
+    `groups_armed` is the fingerprint of what scale-groups last arranged (``domain/calendar.py``), `groups_check_at` the boundary after
+    which it looks again, `groups_error` what keeps a group from following the block.
+    `version` counts writes: a write names the version it read, so that none is lost.
     """
 
     pk: str
@@ -92,21 +91,14 @@ class Environment:
     owner_id: str | None = None
     start_time: datetime | None = None
     groups_armed: str | None = None
+    groups_check_at: datetime | None = None
+    groups_error: str | None = None
     version: int = 0
 
     @property
     def wanted_hours(self) -> int:
         """Hours of the wanted extension."""
         return extension_hours(self.extend_by_days)
-
-    def deadlines(self, reservation: Reservation, payment_margin: timedelta) -> Deadlines:
-        """Deadlines of the block under this policy."""
-        return Deadlines(
-            end=reservation.end,
-            look_ahead=timedelta(days=self.extension_lookahead_days),
-            payment_margin=payment_margin,
-            ultraserver=reservation.ultraserver,
-        )
 
 
 def parse_environment(record: Mapping[str, Any]) -> Environment:
@@ -151,6 +143,8 @@ def parse_environment(record: Mapping[str, Any]) -> Environment:
         owner_id=record.get("owner_id"),
         start_time=_instant(record.get("start_time")),
         groups_armed=record.get("groups_armed"),
+        groups_check_at=_instant(record.get("groups_check_at")),
+        groups_error=record.get("groups_error"),
         version=int(record.get("version") or 0),
     )
 

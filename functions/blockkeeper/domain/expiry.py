@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.purchase_policy import missing_policy
@@ -61,7 +62,7 @@ def decide(
         account: the account whose view this is; only a block's owner can extend it ("Share Capacity Blocks").
         payment_margin: how long before EC2's last order the decision must stand.
     """
-    deadlines = environment.deadlines(reservation, payment_margin)
+    deadlines = deadlines_of(environment, reservation, payment_margin)
     same_end = environment.end_time == reservation.end
     if reservation.ended or now >= reservation.end:
         return _ended(reservation)

@@ -50,23 +50,30 @@ def refusal(
         return f"too early: EC2 extends a block from {format_instant(deadlines.opens_at)}"
     if offering.fee > environment.max_upfront_fee:
         return f"{format_usd(offering.fee)} is above max_upfront_fee {format_usd(environment.max_upfront_fee)}"
-    if environment.extend_until is not None and offering.new_end > environment.extend_until:
-        return f"the new end {format_instant(offering.new_end)} is past extend_until {format_instant(environment.extend_until)}"
-    if not environment.require_approval:
+    too_long = past_extend_until(environment, offering)
+    if too_long or not environment.require_approval:
+        return too_long
+    if approval is not None and approval.get("used_for") not in (None, ledger_id):
+        return "the approval was used for another purchase"
+    return approval_refusal(approval, offering, reservation_id, deadlines.end)
+
+
+def past_extend_until(environment: Environment, offering: Offering) -> str | None:
+    """Why the offering ends later than the policy lets the block run; None when it does not."""
+    if environment.extend_until is None or offering.new_end <= environment.extend_until:
         return None
-    return _approval_refusal(approval, offering, reservation_id, deadlines.end, ledger_id)
+    return f"the new end {format_instant(offering.new_end)} is past extend_until {format_instant(environment.extend_until)}"
 
 
-def _approval_refusal(
-    approval: Mapping[str, Any] | None, offering: Offering, reservation_id: str, end: datetime, ledger_id: str
+def approval_refusal(
+    approval: Mapping[str, Any] | None, offering: Offering, reservation_id: str, end: datetime
 ) -> str | None:
+    """Why a stored approval does not cover the offering: a yes is bound to block, end, new end and ceiling (case B16)."""
     if approval is None:
         return "there is no approval, and the policy asks for one"
     # Only the decision record's own word counts; "true", 1 or a truthy text do not (case B16).
     if approval.get("status") != "APPROVED":
         return f"the approval is {approval.get('status')}, not APPROVED"
-    if approval.get("used_for") not in (None, ledger_id):
-        return "the approval was used for another purchase"
     try:
         bound = (approval["reservation_id"], parse_instant(approval["current_end"]), parse_instant(approval["new_end"]))
         ceiling = parse_usd(approval["ceiling"])

@@ -1,0 +1,173 @@
+"""The sweep of one target: compare every enrolled block with EC2's list, and say what to write and what to start. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from blockkeeper.domain.environment import Environment, Status, parse_environment
+from blockkeeper.domain.expiry import Action, Decision, decide
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.names import extension_name, scaling_name
+from blockkeeper.domain.reservation import (
+    Reservation,
+    UnreadableReservationError,
+    is_capacity_block,
+    parse_reservation,
+)
+
+Fingerprint = Callable[[Environment, Reservation], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An account and a Region. `home` is true for the account that the stack is in."""
+
+    account: str
+    region: str
+    home: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """New values of a record; `changes` are the mirrored fields that differ, as the record stores them."""
+
+    environment: Environment
+    status: Status
+    error: str | None
+    reason: str
+    changes: Mapping[str, Any]
+    end_date: str | None
+    began_expiring: bool
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What a sweep came to: records to write, workflows to start, and counts."""
+
+    writes: list[Write] = field(default_factory=list)
+    starts: list[dict[str, Any]] = field(default_factory=list)
+    unenrolled: list[Reservation] = field(default_factory=list)
+    skipped: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+def sweep(
+    target: Target,
+    entries: Iterable[Mapping[str, Any]],
+    records: Iterable[Mapping[str, Any]],
+    *,
+    payment_margin: timedelta,
+    fingerprint: Fingerprint,
+    now: datetime,
+) -> Sweep:
+    """Sweep one target.
+
+    Args:
+        entries: every entry of DescribeCapacityReservations, all pages: a part of them would make blocks look gone.
+        records: every environment record, in its JSON form with `PK`.
+        fingerprint: of what scale-groups would arrange; see ``domain/calendar.py``.
+    """
+    result = Sweep()
+    blocks = _blocks(entries, target.region, result)
+    enrolled = set()
+    for record in records:
+        if record.get("region") != target.region:
+            continue
+        try:
+            environment = parse_environment(record)
+        except (KeyError, ValueError, TypeError) as error:
+            result.unreadable.append(f"record {record.get('PK')}: {error}")
+            continue
+        enrolled.add(environment.pk)
+        reservation = blocks.get(environment.capacity_block_id)
+        if reservation is not None:
+            _visit(target, environment, reservation, result, payment_margin, fingerprint, now)
+        elif _ours_to_miss(environment, target):
+            _missing(target, environment, result, now)
+    result.unenrolled = [block for block in blocks.values() if block.environment and block.environment not in enrolled]
+    return result
+
+
+def _blocks(entries: Iterable[Mapping[str, Any]], region: str, result: Sweep) -> dict[str, Reservation]:
+    blocks = {}
+    for entry in entries:
+        if not is_capacity_block(entry):
+            result.skipped += 1
+            continue
+        try:
+            reservation = parse_reservation(entry, region)
+        except (UnreadableReservationError, AttributeError, TypeError) as error:
+            result.unreadable.append(str(error))
+            continue
+        blocks[reservation.reservation_id] = reservation
+    return blocks
+
+
+def _visit(
+    target: Target,
+    environment: Environment,
+    reservation: Reservation,
+    result: Sweep,
+    payment_margin: timedelta,
+    fingerprint: Fingerprint,
+    now: datetime,
+) -> None:
+    decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
+    write = _write(environment, reservation, decision)
+    if write is not None:
+        result.writes.append(write)
+    start = {
+        "environment": environment.pk,
+        "reservation_id": reservation.reservation_id,
+        "account": target.account,
+        "region": target.region,
+    }
+    if decision.action is Action.EXTEND:
+        name = extension_name(reservation.reservation_id, reservation.end)
+        end_date = format_instant(reservation.end)
+        result.starts.append({"workflow": "extend-block", "name": name, "input": {**start, "end_date": end_date}})
+    rearm = environment.groups and environment.groups_armed != fingerprint(environment, reservation)
+    if environment.groups and (rearm or decision.action is Action.DRAIN):
+        name = scaling_name(reservation.reservation_id, reservation.end, now)
+        result.starts.append({"workflow": "scale-groups", "name": name, "input": start})
+
+
+def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:
+    """What to write about a block; None when the record says it already: no write for facts that did not change."""
+    mirrored = {
+        "end_time": (environment.end_time, reservation.end),
+        "start_time": (environment.start_time, reservation.start),
+        "state": (environment.state, reservation.state),
+        "instance_count": (environment.instance_count, reservation.instance_count),
+        "owner_id": (environment.owner_id, reservation.owner_id),
+    }
+    changes = {
+        name: format_instant(new) if isinstance(new, datetime) else new
+        for name, (old, new) in mirrored.items()
+        if old != new
+    }
+    if not changes and (environment.status, environment.error) == (decision.status, decision.error):
+        return None
+    began = decision.status is Status.EXPIRING and environment.status is not Status.EXPIRING
+    end_date = format_instant(reservation.end)
+    return Write(environment, decision.status, decision.error, decision.reason, changes, end_date, began_expiring=began)
+
+
+def _ours_to_miss(environment: Environment, target: Target) -> bool:
+    """Whether a block that EC2 does not show here ought to be here: other accounts of a Region do not see it either."""
+    return environment.owner_id == target.account or (environment.owner_id is None and target.home)
+
+
+def _missing(target: Target, environment: Environment, result: Sweep, now: datetime) -> None:
+    if environment.end_time is not None and now >= environment.end_time:
+        # EC2 forgets an expired reservation after a while; the record remembers its end.
+        status, error = Status.EXPIRED, None
+    else:
+        status = Status.ERROR
+        error = (
+            f"capacity_block_id is {environment.capacity_block_id}; account {target.account} has no such Capacity Block in "
+            f"{target.region} (correct capacity_block_id or region, or delete the record)"
+        )
+    if (environment.status, environment.error) != (status, error):
+        result.writes.append(Write(environment, status, error, error or "it ended", {}, None, began_expiring=False))

@@ -1,0 +1,38 @@
+"""What started detect-expiry: EC2's events in every spelling that was seen, a purchase logged by CloudTrail, a schedule, or a person.
+
+AWS's documents print the key as `detail_type` and two names for each event; real EventBridge events have the key `detail-type`
+(EC2 User Guide, "Monitor Capacity Blocks using EventBridge"; case B01).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DELIVERED = frozenset({"Capacity Block Delivered", "Capacity Block Reservation Delivered"})
+EXPIRATION_WARNING = frozenset({"Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"})
+PURCHASE = "AWS API Call via CloudTrail"
+SCHEDULED = "Scheduled Event"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """`name` is ``delivered``, ``warning``, ``purchase``, ``schedule`` or ``unknown``; `kind` is the event's own word for itself."""
+
+    name: str
+    kind: str
+    account: str | None
+    region: str | None
+
+
+def read_trigger(event: Mapping[str, Any]) -> Trigger:
+    """Tell what started a run. Nothing else of the event is used: EC2's own state decides what is due."""
+    kind = event.get("detail-type") or event.get("detail_type") or ""
+    if kind in DELIVERED:
+        name = "delivered"
+    elif kind in EXPIRATION_WARNING:
+        name = "warning"
+    elif kind == PURCHASE:
+        name = "purchase"
+    else:
+        name = "schedule" if not kind or kind == SCHEDULED else "unknown"
+    return Trigger(name, str(kind), event.get("account"), event.get("region"))

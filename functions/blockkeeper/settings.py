@@ -1,0 +1,39 @@
+"""What the template sets for every function, read from the environment and checked where it is used."""
+
+import os
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+from blockkeeper.domain.money import parse_usd
+
+
+def payment_margin() -> timedelta:
+    """How long before EC2's last order a decision must stand; `PAYMENT_MARGIN_MINUTES`."""
+    return timedelta(minutes=int(os.environ["PAYMENT_MARGIN_MINUTES"]))
+
+
+def live() -> bool:
+    """Whether money may move: only the exact word `live` in `PURCHASE_MODE` says so (design rule 7)."""
+    return os.environ.get("PURCHASE_MODE") == "live"
+
+
+def monthly_limit() -> Decimal:
+    """Most that may be spent in a calendar month, USD; `MONTHLY_LIMIT`. Missing means nothing."""
+    return parse_usd(os.environ.get("MONTHLY_LIMIT") or "0")
+
+
+def targets(text: str, own_account: str, own_region: str) -> list[tuple[str, str]]:
+    """Accounts and Regions to sweep, from the parameter `Targets`: ``111122223333:us-east-1,111122223333:us-west-2``.
+
+    Empty means the account and Region that the stack is in.
+
+    Raises:
+        ValueError: an entry that is not 12 digits, a colon and a Region.
+    """
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    found = [re.fullmatch(r"(\d{12}):([a-z]{2}(?:-[a-z0-9]+)+-\d+[a-z0-9-]*)", entry) for entry in entries]
+    for entry, match in zip(entries, found, strict=True):
+        if match is None:
+            raise ValueError(f"Targets has {entry!r}; write account:region, such as 111122223333:us-east-1")
+    return list(dict.fromkeys((m[1], m[2]) for m in found if m)) or [(own_account, own_region)]

@@ -1,0 +1,123 @@
+"""buy-extension: the only function that may purchase. Reconcile, check every rule again, write down, send once."""
+
+from datetime import datetime
+from typing import Any
+
+from blockkeeper import settings
+from blockkeeper.aws import ec2, ledger, table
+from blockkeeper.aws.environments import load_environment
+from blockkeeper.aws.purchase import Answer, purchase_extension
+from blockkeeper.domain.deadlines import deadlines_of
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile
+from blockkeeper.domain.money import parse_usd
+from blockkeeper.domain.names import ledger_id
+from blockkeeper.domain.offering import Offering
+from blockkeeper.domain.outcome import Outcome
+from blockkeeper.domain.purchase_policy import refusal
+from blockkeeper.domain.reservation import Reservation
+from blockkeeper.telemetry import count, handler
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
+
+    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown`` or
+    ``payment_failed``.
+
+    Args:
+        event: ``{"block": <input of extend-block>, "offering": {offering_id, duration_hours, new_end, upfront_fee} | None,
+            "approval_id": str | None, "now": ISO}``. The offering is None when only a sent order is to be looked up.
+    """
+    block, now = event["block"], parse_instant(event["now"])
+    place = (block["region"], block["account"])
+    end = parse_instant(block["end_date"])
+    key = ledger_id(block["reservation_id"], end)
+    purchase = ledger.read(key)
+    reservation = ec2.read_block(block["reservation_id"], *place)
+    found = reconcile(purchase, ec2.extension_history(block["reservation_id"], *place), reservation, end)
+    if found.step is Step.ADOPT:
+        ledger.mark_bought(key, now, found.reason)
+        return _answer(Outcome.PURCHASED, found.reason)
+    if found.step is Step.UNKNOWN:
+        ledger.mark_unknown(key, now, found.reason)
+        count("PurchaseUnknown")
+    if found.step is not Step.ORDER:
+        return _answer(Outcome(found.step), found.reason)
+    return _order(event, reservation, purchase, end)
+
+
+def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase | None, end: datetime) -> dict[str, Any]:
+    block, now = event["block"], parse_instant(event["now"])
+    environment = load_environment(block["environment"])
+    if environment is None or event["offering"] is None:
+        return _answer(Outcome.NOT_ALLOWED, "there is no record or no offering to buy for")
+    approval_id = event["approval_id"] if environment.require_approval else None
+    intent = ledger.Intent(
+        environment=block["environment"],
+        reservation_id=block["reservation_id"],
+        account=block["account"],
+        region=block["region"],
+        end=end,
+        offering=_offering(event["offering"]),
+        approval_id=approval_id,
+        team=environment.team,
+    )
+    no = refusal(
+        environment,
+        table.get_item(ledger.APPROVAL, approval_id) if approval_id else None,
+        intent.offering,
+        reservation_id=block["reservation_id"],
+        deadlines=deadlines_of(environment, reservation, settings.payment_margin(), end),
+        ledger_id=ledger_id(block["reservation_id"], end),
+        now=now,
+    )
+    if no:
+        return _answer(Outcome.NOT_ALLOWED, no)
+    return _send(intent, purchase, now) if settings.live() else _rehearse(intent)
+
+
+def _rehearse(intent: ledger.Intent) -> dict[str, Any]:
+    order = purchase_extension(
+        intent.reservation_id, intent.offering.offering_id, intent.region, intent.account, live=False
+    )
+    return _answer(Outcome.DRY_RUN if order.answer is Answer.DRY_RUN else Outcome.REFUSED, order.reason)
+
+
+def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> dict[str, Any]:
+    key = ledger_id(intent.reservation_id, intent.end)
+    try:
+        ledger.intend(key, intent, purchase, settings.monthly_limit(), now)
+        ledger.mark_sent(key, now)
+    except ledger.OverBudgetError as error:
+        return _answer(Outcome.OVER_BUDGET, str(error))
+    except ledger.ApprovalUsedError as error:
+        return _answer(Outcome.NOT_ALLOWED, str(error))
+    except ledger.TakenElsewhereError as error:
+        return _answer(Outcome.UNKNOWN, str(error))
+    order = purchase_extension(
+        intent.reservation_id, intent.offering.offering_id, intent.region, intent.account, live=True
+    )
+    if order.answer is Answer.REFUSED:
+        ledger.release(key, PurchaseState.SENT, order.reason, now)
+        return _answer(Outcome.REFUSED, order.reason)
+    if order.answer is Answer.TAKEN:
+        ledger.mark_bought(key, now, order.reason)
+        return _answer(Outcome.PURCHASED, order.reason)
+    ledger.mark_unknown(key, now, order.reason)
+    count("PurchaseUnknown")
+    return _answer(Outcome.UNKNOWN, order.reason)
+
+
+def _offering(facts: dict[str, Any]) -> Offering:
+    return Offering(
+        facts["offering_id"],
+        int(facts["duration_hours"]),
+        parse_instant(facts["new_end"]),
+        parse_usd(facts["upfront_fee"]),
+    )
+
+
+def _answer(result: Outcome, reason: str) -> dict[str, Any]:
+    return {"result": result, "reason": reason}

@@ -1,0 +1,31 @@
+"""list-targets: which accounts and Regions does this run of detect-expiry look at?"""
+
+import os
+from typing import Any
+
+from blockkeeper.aws.approvals import redeliver_decisions
+
+from blockkeeper.aws.clients import own_account
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.triggers import read_trigger
+from blockkeeper.settings import targets
+from blockkeeper.telemetry import count, handler, log
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]:
+    """Answer a list of ``{account, region, trigger}``, the input of the distributed Map.
+
+    Args:
+        event: ``{"input": <whatever started detect-expiry>, "now": ISO}``: an EventBridge event in either spelling, a schedule's
+            event, or ``{}``. An event narrows the run to its own account and Region; one that is not understood is counted,
+            alarmed, and still leads to a full sweep, since a sweep is never wrong (case B01).
+    """
+    redeliver_decisions(parse_instant(event["now"]))
+    every = targets(os.environ["TARGETS"], own_account(), os.environ["AWS_REGION"])
+    trigger = read_trigger(event["input"])
+    if trigger.name == "unknown":
+        count("UnknownEvent")
+        log.warning("an event of an unknown kind started a full sweep", extra={"kind": trigger.kind})
+    named = [target for target in every if target == (trigger.account, trigger.region)]
+    return [{"account": account, "region": region, "trigger": trigger.name} for account, region in named or every]

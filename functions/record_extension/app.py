@@ -1,0 +1,42 @@
+"""record-extension: write what became of an extension on the record, and tell the bus; once for each change."""
+
+from typing import Any
+
+from blockkeeper.aws import bus
+from blockkeeper.aws.environments import load_environment, set_status
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.outcome import CONSEQUENCES, Outcome
+from blockkeeper.telemetry import count, handler, log
+
+FACTS = ("environment", "reservation_id", "account", "region", "end_date")
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer ``{outcome, published}``.
+
+    Args:
+        event: ``{"block": <input of extend-block>, "outcome": Outcome, "reason": str, "offering": {...} | None,
+            "approval_id": str | None, "end": EC2's EndDate or None, "now": ISO}``.
+    """
+    block, outcome = event["block"], Outcome(event["outcome"])
+    consequence = CONSEQUENCES[outcome]
+    environment = load_environment(block["environment"])
+    error = event["reason"] if consequence.error else None
+    if environment is not None and consequence.error and environment.status is consequence.status:
+        told = environment.error == error or outcome is Outcome.TOO_LATE
+    else:
+        told = False
+    if told:
+        # Searches go on for days; people hear of each thing once (case B12).
+        return {"outcome": outcome, "published": False}
+    detail = {name: block[name] for name in FACTS}
+    detail |= {"outcome": outcome, "reason": event["reason"], "now": event["now"]}
+    detail |= {name: event[name] for name in ("offering", "approval_id", "end") if event.get(name) is not None}
+    bus.publish(consequence.detail_type, detail)
+    if environment is not None:
+        mirrored = {"end_time": event["end"]} if event.get("end") else {}
+        set_status(environment.pk, consequence.status, error, parse_instant(event["now"]), **mirrored)
+    log.info(consequence.detail_type, extra=detail)
+    count(f"Extension_{outcome}")
+    return {"outcome": outcome, "published": True}

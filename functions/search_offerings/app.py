@@ -1,0 +1,59 @@
+"""search-offerings: what extension does EC2 offer now, and is it what was approved?"""
+
+from typing import Any
+
+from blockkeeper.aws import ec2, table
+from blockkeeper.aws.environments import load_environment
+from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.offering import Found, Offering, choose_offering
+from blockkeeper.domain.outcome import Outcome
+from blockkeeper.domain.purchase_policy import approval_refusal, missing_policy, past_extend_until
+from blockkeeper.telemetry import handler
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer ``{found, reason, offering}``; `found` is a value of `Found`, ``not_allowed``, or ``changed``: not what was approved.
+
+    Args:
+        event: ``{"block": <input of extend-block>, "approval_id": str | None}``. With an approval the offering must be the one
+            that was approved, or a cheaper one to the same end; anything else is asked again (case B11).
+    """
+    block = event["block"]
+    environment = load_environment(block["environment"])
+    if environment is None:
+        return _answer(Outcome.NOT_ALLOWED, f"{block['environment']} is not enrolled any more")
+    lacking = missing_policy(environment)
+    if lacking or environment.max_upfront_fee is None:
+        return _answer(Outcome.NOT_ALLOWED, lacking)
+    end = parse_instant(block["end_date"])
+    entries = ec2.extension_offerings(
+        block["reservation_id"], environment.wanted_hours, block["region"], block["account"]
+    )
+    choice = choose_offering(
+        entries, hours=environment.wanted_hours, current_end=end, ceiling=environment.max_upfront_fee
+    )
+    if choice.found is not Found.OFFERED or choice.offering is None:
+        return _answer(choice.found, choice.reason, choice.offering)
+    too_long = past_extend_until(environment, choice.offering)
+    if too_long:
+        return _answer(Outcome.NOT_ALLOWED, too_long, choice.offering)
+    approval_id = event.get("approval_id")
+    if approval_id:
+        approval = table.get_item("approval", approval_id)
+        differs = approval_refusal(approval, choice.offering, block["reservation_id"], end)
+        if differs:
+            return _answer("changed", differs, choice.offering)
+    return _answer(choice.found, choice.reason, choice.offering)
+
+
+def _answer(found: str, reason: str | None, offering: Offering | None = None) -> dict[str, Any]:
+    facts = None
+    if offering is not None:
+        facts = {
+            "offering_id": offering.offering_id,
+            "duration_hours": offering.hours,
+            "new_end": format_instant(offering.new_end),
+            "upfront_fee": str(offering.fee),
+        }
+    return {"found": found, "reason": reason, "offering": facts}

@@ -1,0 +1,75 @@
+"""sweep-target: look at every enrolled block of one account and Region, mirror EC2's state, and answer what is due."""
+
+from typing import Any
+
+from blockkeeper import settings
+from blockkeeper.aws import bus, ec2
+from blockkeeper.aws.clients import own_account
+from blockkeeper.aws.environments import enrol_tagged, list_environments, set_status
+from blockkeeper.aws.table import ConditionFailedError
+from blockkeeper.domain.calendar import fingerprint
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.sweep import Target, Write, sweep
+from blockkeeper.telemetry import count, handler, log
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer ``{"account", "region", "starts": [{workflow, name, input}], "written", "skipped", "unreadable"}``.
+
+    Args:
+        event: ``{"account": 12 digits, "region": str, "trigger": str, "now": ISO}``.
+
+    Raises:
+        ClientError: EC2 or the table could not be read to the end; nothing was written, nothing is "gone" (case B18).
+    """
+    now = parse_instant(event["now"])
+    target = Target(event["account"], event["region"], home=event["account"] == own_account())
+    result = sweep(
+        target,
+        ec2.describe_entries(target.region, target.account),
+        list_environments(),
+        payment_margin=settings.payment_margin(),
+        fingerprint=fingerprint,
+        now=now,
+    )
+    for write in result.writes:
+        _save(write, target, event["now"])
+    for reservation in result.unenrolled:
+        enrol_tagged(reservation, now)
+    for text in result.unreadable:
+        log.error("skipped what could not be read", extra={"what": text})
+    count("Unreadable", len(result.unreadable))
+    return {
+        "account": target.account,
+        "region": target.region,
+        "starts": result.starts,
+        "written": len(result.writes),
+        "skipped": result.skipped,
+        "unreadable": len(result.unreadable),
+    }
+
+
+def _save(write: Write, target: Target, now: str) -> None:
+    environment = write.environment
+    if write.began_expiring:
+        # Told before it is written: after a crash in between it is told twice, never not at all.
+        bus.publish(
+            "Block Expiring",
+            {
+                "environment": environment.pk,
+                "reservation_id": environment.capacity_block_id,
+                "account": target.account,
+                "region": target.region,
+                "end_date": write.end_date,
+                "reason": write.reason,
+                "now": now,
+            },
+        )
+    try:
+        set_status(
+            environment.pk, write.status, write.error, parse_instant(now), version=environment.version, **write.changes
+        )
+    except ConditionFailedError:
+        # A workflow or a person wrote meanwhile; the next sweep sees what they wrote.
+        log.info("left to the next sweep", extra={"environment": environment.pk})
