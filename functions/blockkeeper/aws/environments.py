@@ -20,6 +20,7 @@ from blockkeeper.domain.enrolment import record_for_tagged_block
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
+from blockkeeper.settings import approver_emails
 
 KIND = "environment"
 
@@ -39,7 +40,7 @@ def load_environment(pk: str) -> Environment | None:
         ValueError, KeyError: somebody wrote to the table by other ways (see `parse_environment`).
     """
     record = load_record(pk)
-    return None if record is None else parse_environment(record)
+    return None if record is None else parse_environment(record, approver_emails())
 
 
 def list_environments(after: str | None = None, limit: int | None = None) -> Iterator[Record]:
@@ -115,7 +116,8 @@ def set_groups(environment: Environment, armed: str | None, check_at: datetime |
 
     Args:
         environment: the record as it was read.
-        armed: fingerprint of what stands in Auto Scaling now; None when not all groups are arranged, so that the next sweep tries again.
+        armed: fingerprint of what stands in Auto Scaling now; None when not all groups are arranged, so that the next sweep tries
+            again.
         check_at: the boundary after which to look at the groups again.
         error: what keeps a group from following the block; it also shows as the record's `error` when nothing else does.
 

@@ -1,0 +1,435 @@
+"""The capacity calendar of one Auto Scaling group: its sizes over time, and the one-time scheduled actions that make them.
+
+A block's share of a group lasts from shortly after the block's start until `Deadlines.drain_at`. The group's size at any moment is
+the sum of the shares that last then, so the end of one block takes away its own share only (case B32). Each change of size is one
+scheduled action, named after the block and its purpose: ``blockkeeper-cr-0a1-start``, ``blockkeeper-cr-0a1-end``.
+
+The end is always EC2's own EndDate: while an extension awaits its payment the old end stays armed (case B03).
+
+Sizes are 0 / n / n (minimum, maximum, desired) while blocks run and 0 / 0 / 0 at the end:
+- maximum n: more instances than were bought never launch, and Auto Scaling would try without end ("Launch failures");
+  at the end 0 keeps every other scaler from growing the group again (case B29).
+- minimum 0: a broken node can be sent to standby or terminated with its place, which Auto Scaling refuses at the minimum; and from
+  the scale-in on nothing is relaunched into the dying block (case B31).
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from blockkeeper.domain.deadlines import SCHEDULED_ACTION_LATENESS, Deadlines
+from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.reservation import Reservation
+
+PREFIX = "blockkeeper-"
+MINUTE = timedelta(minutes=1)
+# EC2 may show a block as scheduled for some minutes after its start (case B36: four). Launches until then fail, and after each
+# failure Auto Scaling waits longer before it tries again, so an early action can be slower than a late one. A sweep that finds the
+# block active sooner sets the size at once.
+START_OFFSET = timedelta(minutes=5)
+# With less than this left nothing is started any more (case B31).
+LEAST_LEFT = timedelta(hours=1)
+# For so long after the end a group that is not at zero is still ours to empty; later it may serve another purpose.
+ZERO_KEPT = timedelta(hours=1)
+# Auto Scaling refuses a start time in the past; what is due within this is done at once instead.
+SOON = timedelta(minutes=1)
+# Without these a scheduled action does not run, or changes nothing ("Suspend processes").
+NEEDED_PROCESSES = frozenset({"ScheduledActions", "Launch", "Terminate"})
+# From here on before EC2 terminates, instances that are still there are reported (case B08: at T - 35 min).
+LAST_LOOK = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Minimum, maximum and desired capacity, in instances. None is a size that somebody else's action leaves as it is."""
+
+    minimum: int | None
+    maximum: int | None
+    desired: int | None
+
+    def __str__(self) -> str:
+        return "/".join("-" if size is None else str(size) for size in (self.minimum, self.maximum, self.desired))
+
+
+ZERO = Sizes(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A scheduled action: its name, when it runs (aware UTC), and the sizes it sets."""
+
+    name: str
+    at: datetime
+    sizes: Sizes
+
+    @property
+    def ours(self) -> bool:
+        """Whether Blockkeeper made it."""
+        return self.name.startswith(PREFIX)
+
+    @property
+    def reservation_id(self) -> str:
+        """The block that an action of ours is for."""
+        return self.name.removeprefix(PREFIX).rpartition("-")[0]
+
+
+def action_names(reservation_id: str) -> tuple[str, str]:
+    """Names of a block's start and end action, the same in each of its groups."""
+    return f"{PREFIX}{reservation_id}-start", f"{PREFIX}{reservation_id}-end"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBlock:
+    """A block that a group follows.
+
+    Attributes:
+        instances: the policy's size for this group; None means all of the block's instances.
+        drain: how long the policy gives the workload to drain.
+    """
+
+    reservation: Reservation
+    instances: int | None = None
+    drain: timedelta = timedelta(0)
+
+    @property
+    def size(self) -> int | None:
+        """Its share of the group; None when neither EC2 nor the policy tells. Never more than was bought."""
+        bought = self.reservation.instance_count
+        known = [size for size in (self.instances, bought) if size is not None]
+        return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """An Auto Scaling group as it is.
+
+    Attributes:
+        longest_hook: heartbeat timeout of its longest terminating lifecycle hook; zero without one.
+        hook_name: that hook.
+        instances: those that are not yet terminated, whatever their state.
+        protected: it has instances that are protected from scale in, or protects new ones.
+        suspended: names of its suspended processes.
+        eks_nodegroup: the EKS managed node group that it belongs to.
+    """
+
+    name: str
+    sizes: Sizes
+    longest_hook: timedelta = timedelta(0)
+    hook_name: str | None = None
+    instances: int = 0
+    protected: bool = False
+    suspended: frozenset[str] = frozenset()
+    eks_nodegroup: str | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a group needs.
+
+    Attributes:
+        actions: every action of ours that must stand, in order of time.
+        sizes_now: sizes to set at once; None when the group is as it should be, or no boundary has passed yet.
+        check_at: when to look again whether the sizes are right; None when nothing is to come.
+        findings: what a person must mend, in words.
+        notes: what a person may want to know.
+        instances_left: instances that EC2 is about to terminate.
+    """
+
+    actions: tuple[Action, ...] = ()
+    sizes_now: Sizes | None = None
+    check_at: datetime | None = None
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    instances_left: int = 0
+
+
+@dataclass(slots=True)
+class _Span:
+    """A block's share over time; `starts` is None when the share never begins."""
+
+    block: GroupBlock
+    starts: datetime | None
+    drains: datetime
+    deadlines: Deadlines
+
+    def lasts(self, at: datetime) -> bool:
+        return self.starts is not None and self.starts <= at < self.drains
+
+    @property
+    def reservation(self) -> Reservation:
+        return self.block.reservation
+
+
+def plan_group(blocks: Iterable[GroupBlock], group: GroupFacts, taken: Collection[datetime], now: datetime) -> Plan:
+    """Plan a group's actions, and what to do at once.
+
+    Args:
+        blocks: every block that the group follows, as EC2 shows it now.
+        taken: start times of other people's actions on the group: Auto Scaling wants each start time once per group.
+    """
+    plan = Plan()
+    spans = [
+        _span(block, group, plan)
+        for block in sorted(blocks, key=lambda block: block.reservation.reservation_id)
+        if _matters(block.reservation, now)
+    ]
+    boundaries = _boundaries(spans, taken, now, plan)
+    plan.actions = tuple(
+        Action(name, at, Sizes(0, level, level))
+        for name, at in sorted(boundaries.items(), key=lambda boundary: boundary[1])
+        for level in (_level(spans, at),)
+    )
+    plan.sizes_now = _sizes_now(spans, group, plan, now)
+    plan.check_at = _check_at(spans, plan.actions, now)
+    _look_at_group(spans, group, plan, now)
+    return plan
+
+
+def plan_changes(
+    wanted: Iterable[Action], existing: Iterable[Action], kept: Collection[str] = ()
+) -> tuple[tuple[Action, ...], tuple[str, ...]]:
+    """Compare and answer `(actions to put, names to delete)`; both empty when nothing has changed (case B10).
+
+    Args:
+        kept: reservation ids whose actions stay as they are, since their blocks could not be read.
+    """
+    standing = {action.name: action for action in existing}
+    wished = {action.name: action for action in wanted}
+    puts = [action for action in wished.values() if standing.get(action.name) != action]
+    deletes = sorted(
+        action.name
+        for action in standing.values()
+        if action.ours and action.name not in wished and action.reservation_id not in kept
+    )
+    return tuple(sorted(puts, key=lambda action: (action.at, action.name))), tuple(deletes)
+
+
+def in_waves(puts: Sequence[Action], standing: Iterable[Action]) -> list[list[Action]]:
+    """Order writes so that none takes a start time which another action holds until it is itself moved.
+
+    Args:
+        standing: the group's actions after the deletes. Two that change places are parted by putting one earlier first.
+    """
+    held = {action.name: action.at for action in standing}
+    left, waves = list(puts), []
+    while left:
+        wave = [action for action in left if all(at != action.at for name, at in held.items() if name != action.name)]
+        if not wave:
+            aside = left[0]
+            at = aside.at - MINUTE
+            while at in {*held.values(), *(action.at for action in left)}:
+                at -= MINUTE
+            wave = [Action(aside.name, at, aside.sizes)]
+        waves.append(wave)
+        held |= {action.name: action.at for action in wave}
+        left = [action for action in left if action not in wave]
+    return waves
+
+
+def overbooked(environment: Environment, reservation: Reservation) -> str | None:
+    """What is wrong when a block's groups want more instances than were bought; the last to launch would wait without end."""
+    bought = reservation.instance_count
+    if bought is None:
+        return None
+    wanted = sum(bought if group.instances is None else group.instances for group in environment.groups)
+    if wanted <= bought:
+        return None
+    return f"groups want {wanted} instances and {reservation.reservation_id} has {bought}"
+        f" (set instances so that they sum up to {bought})"
+
+
+def scaling_due(environment: Environment, reservation: Reservation, now: datetime) -> bool:
+    """Whether scale-groups has something to do for a block: the facts changed since it last ran, or a boundary is to be checked."""
+    if not environment.groups and environment.groups_armed is None:
+        return False
+    if environment.groups_armed != fingerprint(environment, reservation):
+        return True
+    check_at = environment.groups_check_at
+    return check_at is not None and now >= check_at + SCHEDULED_ACTION_LATENESS + SOON
+
+
+def fingerprint(environment: Environment, reservation: Reservation) -> str:
+    """A stable hash of what scale-groups would arrange for a block; it changes when the block starts or ends, too.
+
+    The record's `groups_armed` holds the one that was arranged last, so a sweep sees without any call to Auto Scaling that nothing
+    has changed.
+    """
+    phase = "ended" if reservation.ended else "active" if reservation.state == "active" else "waiting"
+    facts = [
+        reservation.reservation_id,
+        None if reservation.start is None else format_instant(reservation.start),
+        format_instant(reservation.end),
+        reservation.instance_count,
+        reservation.ultraserver,
+        phase,
+        sorted(
+            [
+                group.auto_scaling_group or "",
+                group.eks_cluster or "",
+                group.eks_nodegroup or "",
+                -1 if group.instances is None else group.instances,
+                group.drain_minutes,
+            ]
+            for group in environment.groups
+        ),
+    ]
+    return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _matters(reservation: Reservation, now: datetime) -> bool:
+    """Whether a block still says something about its groups. One that EC2 never delivered has no share."""
+    if now >= reservation.end + ZERO_KEPT:
+        return False
+    return not reservation.ended or now >= reservation.end
+
+
+def _span(block: GroupBlock, group: GroupFacts, plan: Plan) -> _Span:
+    reservation = block.reservation
+    deadlines = Deadlines(end=reservation.end, ultraserver=reservation.ultraserver)
+    drains = _minute(deadlines.drain_at(group.longest_hook, block.drain))
+    starts = None
+    if reservation.start is not None:
+        starts = _minute(reservation.start + (timedelta(0) if reservation.state == "active" else START_OFFSET))
+        if drains <= starts or reservation.end - starts < LEAST_LEFT:
+            plan.findings.append(
+                f"{reservation.reservation_id} is not started: its instances would have to drain from {format_instant(drains)} on,"
+                f" and it starts at {format_instant(reservation.start)} (shorten {_longest_wait(group, block)})"
+            )
+            starts = None
+    return _Span(block, starts, drains, deadlines)
+
+
+def _longest_wait(group: GroupFacts, block: GroupBlock) -> str:
+    if group.hook_name is not None and group.longest_hook >= block.drain:
+        return f"the heartbeat timeout of lifecycle hook {group.hook_name}, {group.longest_hook.total_seconds():.0f} s"
+    return f"drain_minutes, {block.drain.total_seconds() / 60:.0f}"
+
+
+def _boundaries(spans: Sequence[_Span], taken: Collection[datetime], now: datetime, plan: Plan) -> dict[str, datetime]:
+    """Each boundary to come by its action's name, with a start time of its own.
+
+    What is in the way of another action moves by minutes: an end earlier, a start later, never the reverse.
+    """
+    used = {_minute(at) for at in taken}
+    found = {}
+    for span in spans:
+        name = action_names(span.reservation.reservation_id)[1]
+        if span.drains > now + SOON:
+            span.drains = found[name] = _free(span.drains, -MINUTE, used, name, plan)
+    for span in spans:
+        name = action_names(span.reservation.reservation_id)[0]
+        if span.starts is None or span.starts <= now + SOON:
+            continue
+        if obstacle := _obstacle(span):
+            plan.findings.append(f"{span.reservation.reservation_id} is not started: {obstacle}")
+            span.starts = None
+        else:
+            span.starts = found[name] = _free(span.starts, MINUTE, used, name, plan)
+    return found
+
+
+def _obstacle(span: _Span) -> str | None:
+    """Why a start must not be armed."""
+    if span.block.size is None:
+        return "EC2 does not show its instance count yet (set instances in groups)"
+    if not span.reservation.known_state:
+        return f"its state {span.reservation.state!r} is unknown (look at the block in the EC2 console)"
+    return None
+
+
+def _free(at: datetime, step: timedelta, used: set[datetime], name: str, plan: Plan) -> datetime:
+    wished = at
+    while at in used:
+        at += step
+    used.add(at)
+    if at != wished:
+        plan.notes.append(
+            f"{name} runs at {format_instant(at)}: another action has {format_instant(wished)}, and start times are unique"
+        )
+    return at
+
+
+def _level(spans: Iterable[_Span], at: datetime) -> int:
+    """Sum of the shares that last at a moment."""
+    return sum(span.block.size or 0 for span in spans if span.lasts(at))
+
+
+def _sizes_now(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> Sizes | None:
+    """What to set at once: a boundary that has passed and whose sizes are not there; below them is the team's choice."""
+    moment = now + SOON
+    lasting = [span for span in spans if span.lasts(moment)]
+    drained = [span for span in spans if span.drains <= moment]
+    if not lasting and not drained:
+        return None
+    if unknown := [span.reservation.reservation_id for span in lasting if span.block.size is None]:
+        plan.findings.append(f"sizes are left alone: EC2 does not show the instance count of {', '.join(unknown)}")
+        return None
+    level = _level(spans, moment)
+    present = group.sizes
+    minimum, maximum, desired = present.minimum or 0, present.maximum or 0, present.desired or 0
+    # A missed start is made up for only when the block is there (case B36) and still of use (case B31).
+    startable = any(span.reservation.state == "active" and span.reservation.end - now >= LEAST_LEFT for span in lasting)
+    if startable and (maximum < level or desired == 0):
+        return Sizes(0, level, level)
+    if max(minimum, maximum, desired) <= level:
+        return None
+    late = [span for span in drained if now >= span.drains + SCHEDULED_ACTION_LATENESS]
+    if late:
+        plan.findings.append(_missed(late, group))
+    return Sizes(0, level, min(desired, level))
+
+
+def _missed(late: Sequence[_Span], group: GroupFacts) -> str:
+    ids = ", ".join(span.reservation.reservation_id for span in late)
+    return (
+        f"its sizes were {group.sizes} after the scale-in for {ids} (look for another scaler, or a suspended process)"
+    )
+
+
+def _check_at(spans: Sequence[_Span], actions: Sequence[Action], now: datetime) -> datetime | None:
+    """After the next boundary; while a block drains, at each sweep, since another scaler may grow the group again (case B29)."""
+    drained = [span.drains for span in spans if span.drains <= now + SOON]
+    if drained:
+        return min(drained)
+    return min((action.at for action in actions), default=None)
+
+
+def _look_at_group(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> None:
+    """Add what would keep the group from following its blocks, days before it matters (cases B08, B29)."""
+    if not spans:
+        return
+    if suspended := sorted(group.suspended & NEEDED_PROCESSES):
+        plan.findings.append(
+            f"its processes {', '.join(suspended)} are suspended, so sizes do not follow the block by themselves (aws autoscaling"
+            f" resume-processes --auto-scaling-group-name {group.name} --scaling-processes {' '.join(suspended)})"
+        )
+    if group.protected:
+        plan.findings.append(
+            "it protects instances from scale in: they outlive the scale-in and EC2 kills them undrained (aws autoscaling"
+            f" update-auto-scaling-group --auto-scaling-group-name {group.name} --no-new-instances-protected-from-scale-in,"
+            " and set-instance-protection for those that run)"
+        )
+    drained = [span for span in spans if span.drains <= now + SOON]
+    too_many = group.instances - _level(spans, now + SOON)
+    for span in drained:
+        terminates = span.deadlines.terminates_at
+        if plan.sizes_now is not None and group.instances and now + group.longest_hook > terminates:
+            left = max(0, int((terminates - now) / MINUTE))
+            plan.findings.append(
+                f"lifecycle hook {group.hook_name} may wait {group.longest_hook.total_seconds():.0f} s, longer than the {left} min"
+                f" until EC2 terminates the instances of {span.reservation.reservation_id}"
+            )
+        if too_many > 0 and terminates - LAST_LOOK <= now < span.reservation.end:
+            plan.instances_left = too_many
+            plan.findings.append(
+                f"{too_many} instances are still there; EC2 terminates those of {span.reservation.reservation_id} from"
+                f" {format_instant(terminates)} on (save what they hold)"
+            )
+
+
+def _minute(at: datetime) -> datetime:
+    """The minute that an instant lies in: never later, so an end stays early enough (EC2's starts and ends are whole minutes)."""
+    return at.replace(second=0, microsecond=0)
