@@ -16,8 +16,10 @@ from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation, UnreadableReservationError
 
 NO_GROUP = "is no Auto Scaling group of this account and Region (correct auto_scaling_group)"
-EKS_SIZES = "its sizes go through EKS, which Blockkeeper does not do yet"
+EKS_SIZES = (
+    "its sizes go through EKS, which Blockkeeper does not do yet"
     " (use aws eks update-nodegroup-config, or a plain Auto Scaling group)"
+)
 _NOT_FOUND = "InvalidCapacityReservationId"
 
 Step: TypeAlias = tuple[Callable[[], None], list[str]]

@@ -237,8 +237,10 @@ def overbooked(environment: Environment, reservation: Reservation) -> str | None
     wanted = sum(bought if group.instances is None else group.instances for group in environment.groups)
     if wanted <= bought:
         return None
-    return f"groups want {wanted} instances and {reservation.reservation_id} has {bought}"
+    return (
+        f"groups want {wanted} instances and {reservation.reservation_id} has {bought}"
         f" (set instances so that they sum up to {bought})"
+    )
 
 
 def scaling_due(environment: Environment, reservation: Reservation, now: datetime) -> bool:
