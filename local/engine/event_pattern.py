@@ -36,7 +36,7 @@ def _accepts(condition: Any, value: Any) -> bool:
         raise ValueError(f"{condition!r} is no single operator of {sorted(_OPERATORS)}")
     ((operator, operand),) = condition.items()
     if operator == "exists":
-        return (value is not _ABSENT) == operand
+        return (value is not _ABSENT) is bool(operand)
     if operator == "anything-but":
         refused = operand if isinstance(operand, list) else [operand]
         return value is not _ABSENT and not any(_accepts(one, value) for one in refused)

@@ -1,6 +1,7 @@
 """Creates in moto what the template would create in AWS, as far as functions use it at run time."""
 
 import json
+import re
 from typing import Any
 
 import boto3
@@ -36,6 +37,17 @@ def create(template: Template) -> None:
     sender = template.parameters.get("SenderEmail")
     if sender:
         boto3.client("ses").verify_email_identity(EmailAddress=sender)
+
+
+def api_key(template: Template) -> str | None:
+    """The value of the REST API's key, from the secret that its template property refers to; None without one."""
+    for _, properties in template.of_type("AWS::ApiGateway::ApiKey"):
+        match = re.fullmatch(r"\{\{resolve:secretsmanager:(.+):SecretString:(\w+)\}\}", properties["Value"])
+        if match is None:
+            raise ValueError(f"the API key's value {properties['Value']!r} is no reference to a secret")
+        secret = boto3.client("secretsmanager").get_secret_value(SecretId=match[1])["SecretString"]
+        return str(json.loads(secret)[match[2]])
+    return None
 
 
 def sent_mails(account: str, region: str) -> list[Any]:

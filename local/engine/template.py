@@ -77,11 +77,12 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Route:
-    """A REST API method that a function answers."""
+    """A REST API method that a function answers; `path` may have parts such as `{id}`."""
 
     function: str
     method: str
     path: str
+    api_key_required: bool
 
 
 class Template:
@@ -164,11 +165,14 @@ class Template:
     @cached_property
     def routes(self) -> list[Route]:
         """The REST API's methods."""
-        return [
-            Route(logical_id, event["Properties"]["Method"].upper(), event["Properties"]["Path"])
-            for logical_id, _, event in self._events()
-            if event["Type"] == "Api"
-        ]
+        of_api = any(api.get("Auth", {}).get("ApiKeyRequired") for _, api in self.of_type("AWS::Serverless::Api"))
+        found = []
+        for logical_id, _, event in self._events():
+            if event["Type"] == "Api":
+                own = event["Properties"]
+                key_required = own.get("Auth", {}).get("ApiKeyRequired", of_api)
+                found.append(Route(logical_id, own["Method"].upper(), own["Path"], key_required))
+        return found
 
     def of_type(self, *types: str) -> Iterator[tuple[str, Json]]:
         """(logical id, resolved properties) of each resource of these types."""
@@ -329,6 +333,8 @@ class Template:
             return self.arn(logical_id)
         if attribute in ("Name", "QueueName", "TopicName"):
             return self.name(logical_id)
+        if (kind, attribute) == ("AWS::Serverless::Api", "Stage"):
+            return self.resolve(self._resources[logical_id]["Properties"]["StageName"])
         if (kind, attribute) == ("AWS::SQS::Queue", "QueueUrl"):
             return self._queue_url(logical_id)
         return f"{self.name(logical_id)}-{attribute}"

@@ -28,7 +28,7 @@ from local.botocore_market import attach as attach_market
 from local.clock import MarketClock
 from local.market import Market
 
-from . import moto_resources, stepfunctions
+from . import moto_resources, rest_api, stepfunctions
 from .engine import Engine
 from .errors import StateError
 from .event_pattern import matches
@@ -152,6 +152,20 @@ class World:
     def invoke(self, function: str, event: Any) -> Any:
         """Invoke a function by its logical id and wait. Raises StateError as Lambda reports the function's exception."""
         return self.engine.invoke(function, event)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        base64: bool = False,
+    ) -> rest_api.Response:
+        """Send a request to the REST API: 403 without the needed key or for an unknown path, 502 when the function fails."""
+        request = rest_api.Request(method, path, dict(headers or {}), dict(query or {}), body, base64)
+        return rest_api.send(request, self.template.routes, self.engine, moto_resources.api_key(self.template))
 
     def executions(self, machine: str) -> list[Execution]:
         """The executions of a state machine (logical id), in the order of their start."""

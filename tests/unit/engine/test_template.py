@@ -102,7 +102,7 @@ def test_state_machines_triggers_routes_and_outputs(folder: Path) -> None:
     assert flow.definition["States"]["Find"]["Arguments"]["FunctionName"] == find_arn
     assert template.logical_ids == {find_arn: "Find", flow.arn: "Flow"}
     assert template.outputs() == {"FlowArn": flow.arn}
-    assert template.routes == [Route("Find", "GET", "/{PK}")]
+    assert template.routes == [Route("Find", "GET", "/{PK}", api_key_required=False)]
     poll, warned = template.triggers
     assert (poll.target, poll.schedule) == ("Find", "rate(15 minutes)")
     assert (warned.target, warned.pattern) == ("Flow", {"source": ["aws.ec2"]})
