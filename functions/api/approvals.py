@@ -6,11 +6,15 @@ from typing import Any
 from api.http import Answer, RefusedError, Request, invalid
 from api.paging import asked_start, page
 from blockkeeper.aws.table import get_item, query_kind
+from blockkeeper.domain.approval import request_from
 from blockkeeper.domain.problem import Problem
 from blockkeeper.schema_check import schema, schema_problems
+from blockkeeper.telemetry import log
 
 KIND = "approval"
 OPEN = "OPEN"
+# As long as an execution's name; see schemas/approve-purchase.schema.json.
+LONGEST_ID = 80
 # Who holds the API key may answer for others and says for whom; the prefix keeps it apart from an approver's own answer.
 _KEY_HOLDER = "api-key"
 
@@ -25,9 +29,9 @@ def list_approvals(request: Request) -> Answer:
         raise invalid(
             [Problem("status", "is unknown", f"it is one of {', '.join(statuses)}", "use one, or leave it out")]
         )
-    found = (item for item in query_kind(KIND, after=asked_start(request)) if wanted in (None, item.get("status")))
-    shown, headers = page(request, found, "id")
-    return Answer(200, [_public(item) for item in shown], headers)
+    items = (_shown(item, request.now) for item in query_kind(KIND, after=asked_start(request)))
+    shown, headers = page(request, (item for item in items if wanted in (None, item["status"])), "approval_id")
+    return Answer(200, shown, headers)
 
 
 def approve(request: Request) -> Answer:
@@ -43,11 +47,8 @@ def reject(request: Request) -> Answer:
 def approve_open(record: Item, fields: Item, now: datetime) -> Answer:
     """Approve the one open request about the block that a record names (`PATCH /{PK}`)."""
     pk = record["PK"]
-    found = [
-        item["id"]
-        for item in query_kind(KIND, prefix=f"{record['capacity_block_id']}-")
-        if item.get("environment") == pk and item.get("status") == OPEN
-    ]
+    items = (_shown(item, now) for item in query_kind(KIND, prefix=f"{record['capacity_block_id']}-"))
+    found = [item["approval_id"] for item in items if (item.get("environment"), item["status"]) == (pk, OPEN)]
     if not found:
         status = record.get("status")
         message = (
@@ -72,37 +73,38 @@ def _answer_one(request: Request, decision: str) -> Answer:
 def _decide(approval_id: str, decision: str, fields: Item, now: datetime) -> Answer:
     from blockkeeper.aws.approvals import decide
 
-    before = _load(approval_id)
-    if before.get("status") != OPEN:
-        raise _decided_already(approval_id, before)
+    before = _load(approval_id, now)
+    if before["status"] != OPEN:
+        raise _decided_already(before)
     decide(approval_id, decision, f"api:{fields.get('approver', _KEY_HOLDER)}", fields.get("reason"), now)
-    after = _load(approval_id)
+    after = _load(approval_id, now)
     # OPEN still: this was a yes, and the quorum wants more of them.
-    if after.get("status") not in (OPEN, "APPROVED" if decision == "approve" else "REJECTED"):
-        raise _decided_already(approval_id, after)
-    return Answer(200, _public(after))
+    if after["status"] not in (OPEN, "APPROVED" if decision == "approve" else "REJECTED"):
+        raise _decided_already(after)
+    return Answer(200, after)
 
 
-def _load(approval_id: str) -> Item:
-    item = get_item(KIND, approval_id) if _is_id(approval_id) else None
+def _load(approval_id: str, now: datetime) -> Item:
+    item = get_item(KIND, approval_id) if 0 < len(approval_id) <= LONGEST_ID and approval_id.isascii() else None
     if item is None:
         raise RefusedError(404, "not_found", "there is no such approval; see GET /approvals for those that are")
-    return {"id": approval_id, **item}
+    return _shown({"id": approval_id, **item}, now)
 
 
-def _is_id(text: str) -> bool:
-    return 0 < len(text) <= 80 and text.isascii() and text.isprintable()  # noqa: PLR2004 - see schemas/approve-purchase
+def _shown(item: Item, now: datetime) -> Item:
+    """Only what the schema names, never the task token (design rule 8); an open request whose time is over shows as expired."""
+    status = item.get("status", OPEN)
+    try:
+        status = request_from({"approval_id": item["id"], **item}).standing(now).value
+    except (KeyError, ValueError, TypeError):
+        # Written by other ways: shown as it is, so that the others can be seen (design rule 4).
+        log.warning("an approval cannot be read", extra={"approval": item["id"]})
+    shown = {**item, "approval_id": item["id"], "status": status}
+    return {name: shown[name] for name in schema(KIND)["properties"] if shown.get(name) is not None}
 
 
-def _decided_already(approval_id: str, item: Item) -> RefusedError:
-    by = f" by {item['decided_by']}" if item.get("decided_by") else ""
-    at = f" at {item['decided_at']}" if item.get("decided_at") else ""
-    message = (
-        f"{approval_id} is {item.get('status')}{by}{at}, and cannot be answered again; see GET /approvals?status=OPEN"
-    )
+def _decided_already(shown: Item) -> RefusedError:
+    by = f" by {shown['decided_by']}" if "decided_by" in shown else ""
+    at = f" at {shown['decided_at']}" if "decided_at" in shown else ""
+    message = f"{shown['approval_id']} is {shown['status']}{by}{at}, and cannot be answered again; see GET /approvals?status=OPEN"
     return RefusedError(409, "decided_already", message)
-
-
-def _public(item: Item) -> Item:
-    """Only what the schema names: never the task token (design rule 8)."""
-    return {name: item[name] for name in schema(KIND)["properties"] if name in item}
