@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import boto3
+from moto.secretsmanager.models import secretsmanager_backends
 from moto.ses.models import ses_backends
 
 from .template import Template
@@ -26,7 +27,10 @@ def create(template: Template) -> None:
         boto3.client("dynamodb").create_table(TableName=template.name(logical_id), **wanted)
     for logical_id, properties in template.of_type("AWS::SecretsManager::Secret"):
         text = properties.get("SecretString") or _generated(properties.get("GenerateSecretString", {}))
-        boto3.client("secretsmanager").create_secret(Name=template.name(logical_id), SecretString=text)
+        created = boto3.client("secretsmanager").create_secret(Name=template.name(logical_id), SecretString=text)
+        # Both AWS and moto put six random characters behind the name; functions have the template's ARN in their environment.
+        _, _, _, region, account, *_ = created["ARN"].split(":")
+        secretsmanager_backends[account][region].secrets[created["Name"]].arn = template.arn(logical_id)
     for logical_id, properties in template.of_type("AWS::SSM::Parameter"):
         value = str(properties["Value"])
         boto3.client("ssm").put_parameter(Name=template.name(logical_id), Value=value, Type=properties["Type"])
