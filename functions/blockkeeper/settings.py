@@ -23,6 +23,11 @@ def monthly_limit() -> Decimal:
     return parse_usd(os.environ.get("MONTHLY_LIMIT") or "0")
 
 
+def approver_emails() -> tuple[str, ...]:
+    """Who is asked when a record names no approvers: the parameter `ApproverEmails`."""
+    return tuple(entry.strip() for entry in os.environ.get("APPROVER_EMAILS", "").split(",") if entry.strip())
+
+
 def targets(text: str, own_account: str, own_region: str) -> list[tuple[str, str]]:
     """Accounts and Regions to sweep, from the parameter `Targets`: ``111122223333:us-east-1,111122223333:us-west-2``.
 

@@ -30,13 +30,14 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         ec2.describe_entries(target.region, target.account),
         list_environments(),
         payment_margin=settings.payment_margin(),
+        default_approvers=settings.approver_emails(),
         fingerprint=fingerprint,
         now=now,
     )
     for write in result.writes:
         _save(write, target, event["now"])
-    for reservation in result.unenrolled:
-        enrol_tagged(reservation, now)
+    refused = (enrol_tagged(reservation, now) for reservation in result.unenrolled)
+    result.unreadable += [text for text in refused if text]
     for text in result.unreadable:
         log.error("skipped what could not be read", extra={"what": text})
     count("Unreadable", len(result.unreadable))

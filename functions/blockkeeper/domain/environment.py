@@ -61,8 +61,8 @@ class Environment:
     """One enrolled block and its policy. Times are aware UTC, money is Decimal USD, a missing value is None.
 
     `end_time`, `state`, `instance_count` and `owner_id` mirror EC2; EC2 is the truth (design rule 3).
-    `groups_armed` is the fingerprint of what scale-groups last arranged (``domain/calendar.py``), `groups_check_at` the boundary after
-    which it looks again, `groups_error` what keeps a group from following the block.
+    `groups_armed` is the fingerprint of what scale-groups last arranged (``domain/calendar.py``), `groups_check_at` the
+    boundary after which it looks again, `groups_error` what keeps a group from following the block.
     `version` counts writes: a write names the version it read, so that none is lost.
     """
 
@@ -101,12 +101,13 @@ class Environment:
         return extension_hours(self.extend_by_days)
 
 
-def parse_environment(record: Mapping[str, Any]) -> Environment:
+def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, ...] = ()) -> Environment:
     """Give a checked record its type.
 
     Args:
         record: the JSON form, as the API takes and answers it; fees are strings, times are ISO 8601, `PK` is the id.
             Fields that Blockkeeper itself keeps (`state`, `owner_id`, ...) may be there too.
+        default_approvers: who is asked when the record names nobody; the stack's `ApproverEmails`.
 
     Raises:
         ValueError: a value that the schema would refuse. Records are checked when they are enrolled, so this means that somebody
@@ -125,7 +126,7 @@ def parse_environment(record: Mapping[str, Any]) -> Environment:
         extension_lookahead_days=int(record["extension_lookahead_days"]),
         # Anything but a plain false asks a person: a string "false" is no permission (case B16).
         require_approval=record.get("require_approval") is not False,
-        approvers=tuple(record.get("approvers") or ()),
+        approvers=tuple(record.get("approvers") or default_approvers),
         quorum=int(record.get("quorum") or 1),
         max_upfront_fee=None if record.get("max_upfront_fee") is None else parse_usd(record["max_upfront_fee"]),
         extend_until=_instant(record.get("extend_until")),

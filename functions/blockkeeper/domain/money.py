@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 
 CURRENCY = "USD"
-_AMOUNT = re.compile(r"\d{1,12}(\.\d{1,6})?")
+_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
 class UnreadableFeeError(ValueError):

@@ -58,6 +58,7 @@ def sweep(
     records: Iterable[Mapping[str, Any]],
     *,
     payment_margin: timedelta,
+    default_approvers: tuple[str, ...],
     fingerprint: Fingerprint,
     now: datetime,
 ) -> Sweep:
@@ -75,14 +76,19 @@ def sweep(
         if record.get("region") != target.region:
             continue
         try:
-            environment = parse_environment(record)
+            environment = parse_environment(record, default_approvers)
         except (KeyError, ValueError, TypeError) as error:
             result.unreadable.append(f"record {record.get('PK')}: {error}")
+            enrolled.add(record.get("PK"))
             continue
         enrolled.add(environment.pk)
         reservation = blocks.get(environment.capacity_block_id)
         if reservation is not None:
-            _visit(target, environment, reservation, result, payment_margin, fingerprint, now)
+            decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
+            write = _write(environment, reservation, decision)
+            result.writes += [write] if write else []
+            rearm = _must_rearm(environment, now) or environment.groups_armed != fingerprint(environment, reservation)
+            result.starts += _starts(target, environment, reservation, decision, now=now, rearm=rearm)
         elif _ours_to_miss(environment, target):
             _missing(target, environment, result, now)
     result.unenrolled = [block for block in blocks.values() if block.environment and block.environment not in enrolled]
@@ -104,33 +110,35 @@ def _blocks(entries: Iterable[Mapping[str, Any]], region: str, result: Sweep) ->
     return blocks
 
 
-def _visit(
+def _starts(
     target: Target,
     environment: Environment,
     reservation: Reservation,
-    result: Sweep,
-    payment_margin: timedelta,
-    fingerprint: Fingerprint,
+    decision: Decision,
+    *,
     now: datetime,
-) -> None:
-    decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
-    write = _write(environment, reservation, decision)
-    if write is not None:
-        result.writes.append(write)
-    start = {
+    rearm: bool,
+) -> list[dict[str, Any]]:
+    block = {
         "environment": environment.pk,
         "reservation_id": reservation.reservation_id,
         "account": target.account,
         "region": target.region,
     }
+    starts = []
     if decision.action is Action.EXTEND:
         name = extension_name(reservation.reservation_id, reservation.end)
         end_date = format_instant(reservation.end)
-        result.starts.append({"workflow": "extend-block", "name": name, "input": {**start, "end_date": end_date}})
-    rearm = environment.groups and environment.groups_armed != fingerprint(environment, reservation)
+        starts.append({"workflow": "extend-block", "name": name, "input": {**block, "end_date": end_date}})
     if environment.groups and (rearm or decision.action is Action.DRAIN):
         name = scaling_name(reservation.reservation_id, reservation.end, now)
-        result.starts.append({"workflow": "scale-groups", "name": name, "input": start})
+        starts.append({"workflow": "scale-groups", "name": name, "input": block})
+    return starts
+
+
+def _must_rearm(environment: Environment, now: datetime) -> bool:
+    """Whether scale-groups asked to look again by now, since a boundary of the calendar has passed."""
+    return environment.groups_check_at is not None and now >= environment.groups_check_at
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:

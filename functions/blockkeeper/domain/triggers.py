@@ -1,4 +1,4 @@
-"""What started detect-expiry: EC2's events in every spelling that was seen, a purchase logged by CloudTrail, a schedule, or a person.
+"""What started detect-expiry: EC2's events in every spelling seen, a purchase logged by CloudTrail, a schedule, a person.
 
 AWS's documents print the key as `detail_type` and two names for each event; real EventBridge events have the key `detail-type`
 (EC2 User Guide, "Monitor Capacity Blocks using EventBridge"; case B01).
@@ -16,7 +16,7 @@ SCHEDULED = "Scheduled Event"
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """`name` is ``delivered``, ``warning``, ``purchase``, ``schedule`` or ``unknown``; `kind` is the event's own word for itself."""
+    """`name` is ``delivered``, ``warning``, ``purchase``, ``schedule`` or ``unknown``; `kind` is the event's own word."""
 
     name: str
     kind: str

@@ -1,0 +1,168 @@
+from datetime import timedelta
+
+import pytest
+
+from blockkeeper.domain.environment import Status
+from blockkeeper.domain.expiry import Action, decide
+from blockkeeper.domain.sweep import Target, sweep
+
+from .builders import ACCOUNT, END, MARGIN, entry, environment, record, reservation
+
+HOUR = timedelta(hours=1)
+
+
+def at(before_end, block=None, account=ACCOUNT, **fields):
+    return decide(
+        environment(**fields), block or reservation(), account=account, payment_margin=MARGIN, now=END - before_end
+    )
+
+
+def test_not_due_before_the_look_ahead():
+    decision = at(49 * HOUR)
+    assert (decision.action, decision.status) == (Action.NONE, Status.NO_ACTION_REQUIRED)
+    assert decision.reason == "due from 2026-05-02T11:30:00Z"
+
+
+def test_due_within_the_look_ahead():
+    decision = at(48 * HOUR)
+    assert (decision.action, decision.status) == (Action.EXTEND, Status.ACTIVE)
+
+
+def test_the_workflow_keeps_the_word_while_the_block_is_due():
+    decision = at(20 * HOUR, status="EXTENSION_REJECTED", error="rejected by ann")
+    assert (decision.status, decision.error) == (Status.EXTENSION_REJECTED, "rejected by ann")
+
+
+def test_a_moved_end_starts_afresh():
+    moved = reservation(EndDate=END + timedelta(days=7))
+    assert at(HOUR, moved, status="EXTENSION_REJECTED").status is Status.NO_ACTION_REQUIRED
+
+
+def test_an_extended_block_stays_extended_until_it_is_due_again():
+    assert at(100 * HOUR, status="EXTENDED").status is Status.EXTENDED
+    assert at(40 * HOUR, status="EXTENDED").status is Status.ACTIVE
+
+
+def test_case_b02_forty_minutes_before_the_end_nothing_is_searched_and_the_groups_drain():
+    decision = at(timedelta(minutes=40))
+    assert (decision.action, decision.status) == (Action.DRAIN, Status.EXPIRING)
+    assert decision.reason.startswith("too late to extend: the last moment to decide was 2026-05-04T08:30:00Z")
+
+
+def test_an_order_that_waits_for_payment_is_left_alone_even_late():
+    assert at(2 * HOUR, status="EXTENSION_PAYMENT_PENDING").status is Status.EXTENSION_PAYMENT_PENDING
+
+
+def test_case_b34_an_unknown_state_buys_nothing_and_is_reported():
+    decision = at(20 * HOUR, reservation(State="something-new"))
+    assert (decision.action, decision.status) == (Action.NONE, Status.ERROR)
+    assert "unknown state 'something-new'" in decision.error
+
+
+@pytest.mark.parametrize("state", ["payment-pending", "pending", "assessing"])
+def test_a_block_that_is_not_ready_waits(state):
+    assert at(20 * HOUR, reservation(State=state)).status is Status.PENDING
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [("expired", Status.EXPIRED), ("cancelled", Status.ERROR), ("payment-failed", Status.ERROR)]
+)
+def test_case_b34_an_end_state_ends_it(state, status):
+    assert at(20 * HOUR, reservation(State=state)).status is status
+
+
+def test_only_the_owner_extends():
+    decision = at(20 * HOUR, reservation(OwnerId="444455556666"))
+    assert (decision.action, decision.status) == (Action.NONE, Status.NO_ACTION_REQUIRED)
+    assert "owned by account 444455556666" in decision.error
+
+
+@pytest.mark.parametrize(
+    ("fields", "remedy"),
+    [({"max_upfront_fee": None}, "set it, in USD"), ({"approvers": []}, "name at least one approver")],
+)
+def test_case_b16_a_policy_with_a_gap_buys_nothing_and_says_how_to_mend_it(fields, remedy):
+    decision = at(20 * HOUR, **fields)
+    assert (decision.action, decision.status) == (Action.NONE, Status.ERROR)
+    assert remedy in decision.error
+
+
+def test_no_extension_past_extend_until():
+    assert at(20 * HOUR, extend_until="2026-05-05T11:29:00Z").action is Action.NONE
+    assert at(20 * HOUR, extend_until="2026-05-05T11:30:00Z").action is Action.EXTEND
+
+
+TARGET = Target(ACCOUNT, "us-east-1", home=True)
+
+
+def swept(entries, records, now=END - 20 * HOUR, fingerprint="f"):
+    return sweep(
+        TARGET,
+        entries,
+        records,
+        payment_margin=MARGIN,
+        default_approvers=(),
+        fingerprint=lambda _environment, _reservation: fingerprint,
+        now=now,
+    )
+
+
+def test_case_b14_other_reservations_are_skipped_and_counted_and_odd_ones_stop_nothing():
+    default = {"ReservationType": "default", "EndDateType": "limited", "EndDate": END, "CapacityReservationId": "cr-d"}
+    untyped = {key: value for key, value in entry(CapacityReservationId="cr-u").items() if key != "ReservationType"}
+    endless = {key: value for key, value in entry(CapacityReservationId="cr-e").items() if key != "EndDate"}
+    future = {"CapacityReservationId": "cr-f", "State": "assessing", "ReservationType": "default"}
+    result = swept([default, untyped, endless, future, entry()], [record()])
+    assert [start["name"] for start in result.starts] == ["cr-0a1-20260504T1130Z"]
+    assert result.skipped == 3
+    assert result.unreadable == ["reservation cr-e has no EndDate"]
+
+
+def test_a_bad_record_stops_nothing():
+    result = swept([entry()], [{"PK": "broken", "region": "us-east-1"}, record()])
+    assert len(result.starts) == 1
+    assert result.unreadable[0].startswith("record broken")
+
+
+def test_no_write_for_a_block_whose_facts_did_not_change():
+    first = swept([entry()], [record()], now=END - 49 * HOUR)
+    assert len(first.writes) == 1
+    mirrored = record(**first.writes[0].changes, status=first.writes[0].status)
+    assert swept([entry()], [mirrored], now=END - 49 * HOUR).writes == []
+
+
+def test_only_what_differs_is_written():
+    known = record(state="active", start_time="2026-04-27T11:30:00Z", instance_count=4, owner_id=ACCOUNT)
+    moved = entry(EndDate=END + timedelta(days=1))
+    assert swept([moved], [known], now=END - 49 * HOUR).writes[0].changes == {"end_time": "2026-05-05T11:30:00Z"}
+
+
+def test_case_b10_groups_are_rearmed_when_the_end_moved_and_only_then():
+    grouped = record(groups=[{"auto_scaling_group": "train"}], groups_armed="f")
+    assert swept([entry()], [grouped], now=END - 49 * HOUR).starts == []
+    names = [start["workflow"] for start in swept([entry()], [grouped], now=END - 49 * HOUR, fingerprint="g").starts]
+    assert names == ["scale-groups"]
+
+
+def test_a_block_that_does_not_exist_is_an_error_with_a_remedy():
+    result = swept([], [record()])
+    assert result.writes[0].status is Status.ERROR
+    assert "no such Capacity Block in us-east-1 (correct capacity_block_id or region" in result.writes[0].error
+
+
+def test_an_expired_block_that_ec2_forgot_is_expired():
+    assert swept([], [record()], now=END + HOUR).writes[0].status is Status.EXPIRED
+
+
+def test_another_accounts_sweep_does_not_miss_our_blocks():
+    away = Target("444455556666", "us-east-1", home=False)
+    result = sweep(
+        away,
+        [],
+        [record(owner_id=ACCOUNT)],
+        payment_margin=MARGIN,
+        default_approvers=(),
+        fingerprint=lambda *_: "",
+        now=END,
+    )
+    assert result.writes == []
