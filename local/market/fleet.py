@@ -1,0 +1,177 @@
+"""Fleets: blocks, offerings and groups written as JSON, with times relative to now.
+
+A moment is ISO 8601 in UTC (`2026-05-04T11:30:00Z`), or relative to the market's time when the fleet is loaded: `now+30h`, `now-2d`,
+`now+45m`; `now+30h@11:30` is the first 11:30 UTC at or after that.
+"""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator
+
+from local.market.blocks import LIFECYCLE, Block, Offering, Payment
+from local.market.groups import TERMINATING, Group, Hook
+from local.market.offerings import Supply
+
+if TYPE_CHECKING:
+    from local.market.market import Market
+
+SCHEMA = Path(__file__).parents[2] / "schemas" / "fleet.schema.json"
+
+_RELATIVE = re.compile(r"now(?:([+-])(\d+)([mhd]))?(?:@(\d\d):(\d\d))?")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def load_fleet(market: "Market", fleet: dict[str, Any]) -> None:
+    """Check a fleet against its schema and add it to the market.
+
+    Raises:
+        ValueError: with the place in the fleet and what is wrong there.
+    """
+    for error in sorted(_validator().iter_errors(fleet), key=lambda e: list(map(str, e.absolute_path))):
+        place = "/".join(map(str, error.absolute_path)) or "the fleet"
+        raise ValueError(f"{place}: {error.message} (see schemas/fleet.schema.json)")
+    for entry in fleet.get("blocks", []):
+        market.blocks.add(_block(market, entry))
+    for entry in fleet.get("offerings", []):
+        market.offerings.supply.append(_supply(market, entry))
+    for entry in fleet.get("groups", []):
+        market.groups.add(_group(market, entry))
+    market.environments.extend(fleet.get("environments", []))
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Read a moment of a fleet.
+
+    Raises:
+        ValueError: neither ISO 8601 in UTC nor relative to now.
+    """
+    relative = _RELATIVE.fullmatch(text)
+    if relative is None:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            raise ValueError(f"{text} has no time zone; write it in UTC, as 2026-05-04T11:30:00Z")
+        return at.astimezone(UTC)
+    sign, amount, unit, hour, minute = relative.groups()
+    at = now
+    if amount is not None:
+        by = timedelta(**{_UNITS[unit]: int(amount)})
+        at = now + by if sign == "+" else now - by
+    if hour is not None:
+        clock_time = at.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0)
+        return clock_time if clock_time >= at else clock_time + timedelta(days=1)
+    return at.replace(microsecond=0)
+
+
+def _block(market: "Market", entry: dict[str, Any]) -> Block:
+    now = market.now
+    start = moment(entry["start"], now)
+    end = moment(entry["end"], now) if entry.get("end") is not None else None
+    owner = entry.get("owner_id", market.account_id)
+    foreign = {market.account_id} if owner != market.account_id else set()
+    offering = entry.get("offering", {})
+    fee = offering.get("fee")
+    return Block(
+        reservation_id=entry["reservation_id"],
+        region=entry["region"],
+        owner_id=owner,
+        instance_type=entry["instance_type"],
+        instance_count=entry["instance_count"],
+        availability_zone=entry["availability_zone"],
+        availability_zone_id=entry.get("availability_zone_id", ""),
+        start=start,
+        end=end,
+        created=min(start, now) - timedelta(days=1),
+        state=entry.get("state") or _state(start, end, now),
+        reservation_type=entry.get("reservation_type", "capacity-block"),
+        platform=entry.get("platform", "Linux/UNIX"),
+        tags=dict(entry.get("tags", {})),
+        ultraserver=entry.get("ultraserver"),
+        hourly_rate=_decimal(entry.get("hourly_rate")),
+        offering=Offering(
+            offering.get("available", True),
+            _decimal(fee),
+            frozenset(offering["hours"]) if "hours" in offering else None,
+        ),
+        payment=Payment(**entry.get("payment", {})),
+        delivered_after=timedelta(minutes=entry.get("delivered_after_minutes", 0)),
+        shared_with=frozenset(entry.get("shared_with", foreign)),
+    )
+
+
+def _state(start: datetime, end: datetime | None, now: datetime) -> str:
+    if start > now:
+        return LIFECYCLE[1]
+    return LIFECYCLE[2] if end is None or end > now else LIFECYCLE[3]
+
+
+def _supply(market: "Market", entry: dict[str, Any]) -> Supply:
+    return Supply(
+        region=entry["region"],
+        availability_zone=entry["availability_zone"],
+        instance_type=entry["instance_type"],
+        instances=entry["instance_count"],
+        start=moment(entry["start"], market.now),
+        end=moment(entry["end"], market.now),
+        hourly_rate=Decimal(entry["hourly_rate"]),
+        fee=_decimal(entry.get("fee")),
+        ultraserver=entry.get("ultraserver"),
+    )
+
+
+def _group(market: "Market", entry: dict[str, Any]) -> Group:
+    reservation_ids = [entry["reservation_id"]] if entry.get("reservation_id") else []
+    tags = [
+        {
+            "ResourceId": entry["name"],
+            "ResourceType": "auto-scaling-group",
+            "Key": k,
+            "Value": v,
+            "PropagateAtLaunch": True,
+        }
+        for k, v in entry.get("tags", {}).items()
+    ]
+    hooks = {
+        hook["name"]: Hook(hook["name"], TERMINATING, timedelta(seconds=hook["heartbeat_seconds"]))
+        for hook in entry.get("lifecycle_hooks", [])
+    }
+    return Group(
+        name=entry["name"],
+        account=entry.get("owner_id", market.account_id),
+        region=entry["region"],
+        minimum=entry["min"],
+        maximum=entry["max"],
+        desired=entry["desired"],
+        zones=[entry["availability_zone"]],
+        created=market.now,
+        reservation_ids=reservation_ids,
+        tags=tags,
+        hooks=hooks,
+        suspended=dict.fromkeys(entry.get("suspended_processes", []), "User suspended"),
+        protects_new=entry.get("protects_new_instances", False),
+        settings=_launch_template(entry),
+    )
+
+
+def _launch_template(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "LaunchTemplate": {
+            "LaunchTemplateId": "lt-" + entry["name"].encode().hex()[:17].ljust(17, "0"),
+            "LaunchTemplateName": entry["name"],
+            "Version": "1",
+        }
+    }
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
