@@ -1,13 +1,14 @@
 """Runs the real handlers as Lambda does: each function with modules, globals and environment of its own."""
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from .template import Function
 
@@ -31,9 +32,12 @@ class Sandboxes:
         else:
             self._modules.pop(logical_id, None)
 
-    def invoke(self, function: Function, platform: Mapping[str, str], event: Any, context: Any) -> Any:
-        """Run the handler. `platform` is the environment that Lambda adds to the function's own."""
-        with self._modules_of(function.logical_id), _environment({**platform, **function.environment}):
+    def invoke(
+        self, function: Function, platform: Mapping[str, str], event: Any, context: Any, log: TextIO | None = None
+    ) -> Any:
+        """Run the handler. `platform` is the environment that Lambda adds to the function's own; `log` gets its output."""
+        variables = {**platform, **function.environment}
+        with self._modules_of(function.logical_id), _environment(variables), _output(log or sys.stdout):
             module, _, attribute = function.handler.rpartition(".")
             return getattr(importlib.import_module(module), attribute)(event, context)
 
@@ -52,6 +56,27 @@ class Sandboxes:
     def _take(self) -> dict[str, ModuleType]:
         names = [name for name in sys.modules if name.partition(".")[0] in self._own]
         return {name: sys.modules.pop(name) for name in names}
+
+
+@contextmanager
+def _output(log: TextIO) -> Iterator[None]:
+    """Everything printed and logged goes to `log`, also by loggers that were made in an earlier invocation."""
+    handlers = [handler for handler in _stream_handlers() if handler.stream is not sys.stderr]
+    before = [handler.setStream(log) for handler in handlers]
+    try:
+        with redirect_stdout(log):
+            yield
+    finally:
+        for handler, stream in zip(handlers, before, strict=True):
+            if stream is not None:
+                handler.setStream(stream)
+
+
+def _stream_handlers() -> Iterator["logging.StreamHandler[TextIO]"]:
+    for logger in list(logging.Logger.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            # Not their subclasses: those of test tools capture for others.
+            yield from (handler for handler in logger.handlers if type(handler) is logging.StreamHandler)
 
 
 @contextmanager

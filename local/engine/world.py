@@ -6,6 +6,7 @@ with World(start=datetime(2026, 5, 4, tzinfo=UTC), parameters={"PurchaseMode": "
 """
 
 import copy
+import io
 import json
 import os
 import re
@@ -96,6 +97,8 @@ class World:
         """Every AWS call of the product, in order."""
         self.events: list[Json] = []
         """Every event that reached the bus, in order."""
+        self.logs = io.StringIO()
+        """What the functions printed and logged."""
         self.failures: list[tuple[str, StateError]] = []
         """Functions started by events that failed three times, and how."""
         self._rules = [trigger for trigger in self.template.triggers if trigger.pattern is not None]
@@ -207,7 +210,7 @@ class World:
                 "AWS_LAMBDA_FUNCTION_NAME": function.name,
                 "_HANDLER": function.handler,
             }
-            return self.sandboxes.invoke(function, platform, event, context)
+            return self.sandboxes.invoke(function, platform, event, context, self.logs)
 
         return handle
 

@@ -1,5 +1,6 @@
 """Handlers run with globals and environment of their own, as in Lambda."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -59,3 +60,22 @@ def test_environment_and_modules_are_restored_even_after_an_error(sandboxes: San
         sandboxes.invoke(_function("One", "one"), {"AWS_REGION": "x"}, "raise", None)
     assert (dict(os.environ), sys.path) == (environment, path)
     assert not {"one", "one.app", "shared_code"} & sys.modules.keys()
+
+
+def test_output_of_loggers_and_print_is_kept_apart(tmp_path: Path) -> None:
+    (tmp_path / "talk").mkdir()
+    code = """
+import logging, sys
+log = logging.getLogger("talk")
+log.addHandler(logging.StreamHandler(sys.stdout)) if not log.handlers else None
+log.propagate = False
+def lambda_handler(event, context):
+    log.warning("logged %s", event)
+    print("printed", event)
+"""
+    (tmp_path / "talk" / "app.py").write_text(code)
+    sandboxes = Sandboxes(tmp_path)
+    for event in ("one", "two"):
+        log = io.StringIO()
+        sandboxes.invoke(_function("Talk", "talk"), {}, event, None, log)
+        assert log.getvalue() == f"logged {event}\nprinted {event}\n"
