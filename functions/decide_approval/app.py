@@ -1,0 +1,62 @@
+"""decide-approval: the page behind an approver's link. GET and HEAD show, only POST decides (case B07)."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from blockkeeper import settings
+from blockkeeper.aws.approvals import TooManyAnswersError, decide, load_request
+from blockkeeper.aws.decision_links import UnusableKeyError, check_link
+from blockkeeper.domain.approval_page import HEADERS, plain_page, request_page
+from blockkeeper.domain.signed_link import AlteredLinkError, IncompleteLinkError, approver_id
+from blockkeeper.telemetry import handler, log
+from decide_approval.form import FormError, read_form
+
+UNCHANGED = "Nothing was decided or changed."
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer an HTML page to an event of API Gateway's REST API (`/decide/{id}`; GET, HEAD or POST)."""
+    try:
+        status, page = _page(event)
+    except IncompleteLinkError as error:
+        status, page = 400, plain_page("This link is not complete", [_sentence(error), UNCHANGED])
+    except AlteredLinkError as error:
+        status, page = 403, plain_page("This link is not right", [_sentence(error), UNCHANGED])
+    except FormError as error:
+        status, page = (
+            error.status,
+            plain_page("This answer cannot be read", [*map(_sentence, error.problems), UNCHANGED]),
+        )
+    except (ClientError, BotoCoreError, UnusableKeyError, TooManyAnswersError) as error:
+        log.error("the page could not be shown", extra={"error": type(error).__name__})
+        words = "Blockkeeper cannot tell just now how this request stands. Open the link again in a minute: it shows what counts."
+        status, page = 503, plain_page("Please try again", [words])
+    return {"statusCode": status, "headers": HEADERS, "body": "" if event["httpMethod"] == "HEAD" else page}
+
+
+def _page(event: dict[str, Any]) -> tuple[int, str]:
+    approval_id = event["pathParameters"]["id"]
+    now = datetime.fromtimestamp(event["requestContext"]["requestTimeEpoch"] // 1000, UTC)
+    link = check_link(approval_id, event.get("queryStringParameters") or {})
+    request = load_request(approval_id)
+    approver = (
+        next((name for name in request.approvers if approver_id(name) == link.approver), None) if request else None
+    )
+    if request is None or approver is None:
+        return 404, plain_page(
+            "There is no such request", ["It may have been removed with the block's record.", UNCHANGED]
+        )
+    notice = None
+    if event["httpMethod"] == "POST":
+        decision, reason = read_form(event)
+        decided = decide(approval_id, decision, approver, reason, now)
+        request, notice = decided.request or request, decided.message
+    return 200, request_page(request, approver, now, dry_run=not settings.live(), notice=notice)
+
+
+def _sentence(what: object) -> str:
+    text = str(what)
+    return f"{text[0].upper()}{text[1:]}."
