@@ -42,7 +42,7 @@ from blockkeeper.telemetry import count, log
 
 KIND, UNDELIVERED = "approval", "undelivered"
 # Longer than any function that decides may run, so that the sweep does not tell at the same time as one that is still at it.
-DELIVERY_GRACE = timedelta(minutes=1)
+DELIVERY_GRACE = timedelta(minutes=2)
 _ATTEMPTS = 5
 _NOBODY_WAITS = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 
