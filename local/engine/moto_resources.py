@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import boto3
@@ -24,23 +25,28 @@ def create(template: Template) -> None:
     """Tables, secrets, SSM parameters, topics, queues, and the verified sender."""
     for logical_id, properties in template.of_type("AWS::DynamoDB::Table"):
         wanted = {name: properties[name] for name in _TABLE_PROPERTIES if name in properties}
-        boto3.client("dynamodb").create_table(TableName=template.name(logical_id), **wanted)
+        _client("dynamodb").create_table(TableName=template.name(logical_id), **wanted)
     for logical_id, properties in template.of_type("AWS::SecretsManager::Secret"):
         text = properties.get("SecretString") or _generated(properties.get("GenerateSecretString", {}))
-        created = boto3.client("secretsmanager").create_secret(Name=template.name(logical_id), SecretString=text)
+        created = _client("secretsmanager").create_secret(Name=template.name(logical_id), SecretString=text)
         # Both AWS and moto put six random characters behind the name; functions have the template's ARN in their environment.
         _, _, _, region, account, *_ = created["ARN"].split(":")
         secretsmanager_backends[account][region].secrets[created["Name"]].arn = template.arn(logical_id)
     for logical_id, properties in template.of_type("AWS::SSM::Parameter"):
         value = str(properties["Value"])
-        boto3.client("ssm").put_parameter(Name=template.name(logical_id), Value=value, Type=properties["Type"])
+        _client("ssm").put_parameter(Name=template.name(logical_id), Value=value, Type=properties["Type"])
     for logical_id, _ in template.of_type("AWS::SNS::Topic"):
-        boto3.client("sns").create_topic(Name=template.name(logical_id))
+        _client("sns").create_topic(Name=template.name(logical_id))
     for logical_id, _ in template.of_type("AWS::SQS::Queue"):
-        boto3.client("sqs").create_queue(QueueName=template.name(logical_id))
+        _client("sqs").create_queue(QueueName=template.name(logical_id))
     sender = template.parameters.get("SenderEmail")
     if sender:
-        boto3.client("ses").verify_email_identity(EmailAddress=sender)
+        _client("ses").verify_email_identity(EmailAddress=sender)
+
+
+@cache
+def _client(service: str) -> Any:
+    return boto3.client(service)  # type: ignore[call-overload]
 
 
 def api_key(template: Template) -> str | None:
@@ -49,7 +55,7 @@ def api_key(template: Template) -> str | None:
         match = re.fullmatch(r"\{\{resolve:secretsmanager:(.+):SecretString:(\w+)\}\}", properties["Value"])
         if match is None:
             raise ValueError(f"the API key's value {properties['Value']!r} is no reference to a secret")
-        secret = boto3.client("secretsmanager").get_secret_value(SecretId=match[1])["SecretString"]
+        secret = _client("secretsmanager").get_secret_value(SecretId=match[1])["SecretString"]
         return str(json.loads(secret)[match[2]])
     return None
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ class Template:
         account: str = "123456789012",
     ) -> None:
         self._path = path
-        document: Json = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - a SafeLoader with CloudFormation's tags
+        document = _read(path, path.stat().st_mtime_ns)
         self._document = document
         self._pseudo = {
             "AWS::AccountId": account,
@@ -391,6 +391,13 @@ _INTRINSICS: dict[str, Any] = {
     "Fn::Split": lambda t, a: t.resolve(a[1]).split(t.resolve(a[0])),
     "Fn::Sub": Template._sub,
 }
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, _changed: int) -> Json:
+    """The document; never to be changed, since the next world reads it too."""
+    document: Json = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - a SafeLoader with CloudFormation's tags
+    return document
 
 
 def _text(value: Any) -> str:

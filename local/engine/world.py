@@ -327,6 +327,8 @@ def _hook_all_sessions() -> None:
     if not World._hooked:
         for event in ("before-parameter-build", "before-call"):
             botocore.handlers.BUILTIN_HANDLERS.append((event, _ask_current_world))
+        # Before moto's own, which stands there already.
+        botocore.handlers.BUILTIN_HANDLERS.insert(0, ("before-send", _ask_current_world, botocore.handlers.REGISTER_FIRST))
         boto3.DEFAULT_SESSION = None
         World._hooked = True
 
