@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 _POLL_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 86_400.0
 
 
 class MarketClock:
@@ -62,11 +63,16 @@ class MarketClock:
         """
         at = _aware(at)
         give_up = None if real_timeout is None else time.monotonic() + real_timeout
-        with self._moved:
-            while (missing := (at - self._now()).total_seconds()) > 0:
-                if cancelled is not None and cancelled():
-                    return False
-                pauses = [missing / self._speed] if self._speed else []
+        while True:
+            if (
+                cancelled is not None and cancelled()
+            ):  # asked without the lock: it may look at something that waits for this clock
+                return False
+            with self._moved:
+                missing = (at - self._now()).total_seconds()
+                if missing <= 0:
+                    return True
+                pauses = [min(missing / self._speed, _LONGEST_WAIT_SECONDS)] if self._speed else []
                 if give_up is not None:
                     left = give_up - time.monotonic()
                     if left <= 0:
@@ -74,8 +80,7 @@ class MarketClock:
                     pauses.append(left)
                 if cancelled is not None:
                     pauses.append(_POLL_SECONDS)
-                self._moved.wait(min(pauses, default=None))
-        return True
+                self._moved.wait(min(pauses, default=_LONGEST_WAIT_SECONDS))
 
     def _anchor_at(self, at: datetime) -> None:
         self._anchor = at

@@ -59,7 +59,7 @@ def _pattern(value: str) -> re.Pattern[str]:
 def ec2_page(items: list[Item], params: dict[str, Any]) -> tuple[list[Item], str | None]:
     """One page by MaxResults (1 to 1000; 1000 when left out) and NextToken."""
     size = params.get("MaxResults", 1000)
-    if not 1 <= size <= 1000:  # noqa: PLR2004 - the model's own limits
+    if not 1 <= size <= 1000:
         raise invalid_parameter(
             f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value from 1 to 1000."
         )
@@ -69,7 +69,7 @@ def ec2_page(items: list[Item], params: dict[str, Any]) -> tuple[list[Item], str
 def scaling_page(items: list[Item], params: dict[str, Any], default: int = 50) -> tuple[list[Item], str | None]:
     """One page by MaxRecords (1 to 100) and NextToken."""
     size = params.get("MaxRecords", default)
-    if not 1 <= size <= 100:  # noqa: PLR2004 - the model's own limits
+    if not 1 <= size <= 100:
         raise MarketError("ValidationError", f"MaxRecords is {size}; it must be from 1 to 100")
     return _page(items, params, size, MarketError("InvalidNextToken", "The NextToken value is not valid."))
 

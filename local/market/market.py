@@ -19,8 +19,8 @@ from local.market.fleet import load_fleet
 from local.market.groups import Groups
 from local.market.instances import Instances
 from local.market.offerings import Offerings
-from local.market.schedules import Schedules
 from local.market.scaling_api import ScalingApi
+from local.market.schedules import Schedules
 from local.market.throttle import Throttle
 
 Operation = Callable[[dict[str, Any], Caller], dict[str, Any]]

@@ -69,7 +69,7 @@ def refusal(service: str, error: MarketError) -> WireAnswer:
     if service == "ec2":
         body = f"<Response><Errors><Error>{fault}</Error></Errors><RequestID>{request_id}</RequestID></Response>"
     else:
-        kind = "Sender" if error.status < 500 else "Receiver"  # noqa: PLR2004 - HTTP's own boundary
+        kind = "Sender" if error.status < 500 else "Receiver"
         body = f"<ErrorResponse><Error><Type>{kind}</Type>{fault}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"
     return WireAnswer(error.status, {"Content-Type": "text/xml;charset=UTF-8"}, _bytes(body))
 

@@ -1,0 +1,307 @@
+"""Every change that we make to MiniStack, each for a named upstream version and with a test that fails once it is not needed.
+
+`apply` puts all of them in place, in the process that serves MiniStack. Tests: `tests/unit/local/test_ministack_patches.py`.
+"""
+
+import contextvars
+import datetime as dt
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import ministack
+from ministack.core import iam_actions
+from ministack.services import apigateway_v1, eventbridge, scheduler, stepfunctions
+
+from local.clock import MarketClock
+from local.market import Market
+
+UPSTREAM = "1.5.33"
+"""The version that all patches are for; `apply` refuses another."""
+
+_ExecutionError = stepfunctions._ExecutionError
+_NAME_IN_USE = "StepFunctions.ExecutionAlreadyExistsException"
+_SCHEDULE_SWEEP_SECONDS = 0.25
+
+
+def apply(market: Market) -> None:
+    """Put all patches in place; the clock is the market's.
+
+    Raises:
+        RuntimeError: another MiniStack is installed than the patches are for.
+    """
+    if (installed := _installed_version()) != UPSTREAM:
+        raise RuntimeError(
+            f"ministack {installed} is installed; local/ministack_patches.py is for {UPSTREAM} (check each patch anew)"
+        )
+    callback_and_task_timeouts(market.clock)
+    errors_of_asking_functions()
+    names_of_executions()
+    redrive_count()
+    step_functions_clock(market.clock)
+    gateway_clock(market.clock)
+    schedules_clock(market.clock)
+    resources_of_calls(market)
+
+
+def _installed_version() -> str:
+    from importlib.metadata import version
+
+    return version(ministack.__name__)
+
+
+# -- (a) 1.5.33: `TimeoutSeconds` as a JSONata string raises a TypeError; and task timeouts follow the market's clock -------------------
+
+
+def callback_and_task_timeouts(clock: MarketClock) -> None:
+    """Evaluate `TimeoutSeconds` and let callbacks and nested executions time out in market time.
+
+    A Lambda function or an SDK call works in real time however fast the market runs, so that its timeout stays in real seconds.
+    """
+    execute_task = stepfunctions._execute_task
+    in_real_time = stepfunctions._invoke_resource_with_timeout
+
+    def execute_with_evaluated_timeout(
+        state_def: dict[str, Any], raw_input: Any, execution: Any, ctx: dict[str, Any]
+    ) -> Any:
+        if isinstance(state_def.get("TimeoutSeconds"), str):
+            seconds = stepfunctions._jsonata_state_field(state_def, "TimeoutSeconds", "number", raw_input, ctx)
+            state_def = {**state_def, "TimeoutSeconds": seconds}
+        return execute_task(state_def, raw_input, execution, ctx)
+
+    def invoke_with_timeout(resource: str, input_data: Any, timeout: float) -> Any:
+        if ":states:startExecution" not in resource:
+            return in_real_time(resource, input_data, timeout)
+        pool = ThreadPoolExecutor(max_workers=1)
+        future = pool.submit(contextvars.copy_context().run, stepfunctions._invoke_resource, resource, input_data)
+        pool.shutdown(wait=False)
+        clock.wait_until(clock.now() + dt.timedelta(seconds=timeout), cancelled=future.done)
+        if not future.done():
+            raise _ExecutionError("States.Timeout", f"Task timed out after {timeout} seconds")
+        return future.result()
+
+    stepfunctions._execute_task = execute_with_evaluated_timeout
+    stepfunctions._invoke_resource_with_timeout = invoke_with_timeout
+    stepfunctions.threading = _proxy(threading, Event=lambda: MarketEvent(clock))
+
+
+class MarketEvent(threading.Event):
+    """An event whose `wait` takes market seconds."""
+
+    def __init__(self, clock: MarketClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            return super().wait()
+        self._clock.wait_until(self._clock.now() + dt.timedelta(seconds=timeout), cancelled=self.is_set)
+        return self.is_set()
+
+
+# -- (b) 1.5.33: an error of the function that asks, on a waitForTaskToken task, is swallowed ---------------------------------------
+
+
+def errors_of_asking_functions() -> None:
+    """Let the error of the function that a callback task calls fail the task, so that Retry and Catch see it."""
+    call_lambda = stepfunctions._call_lambda
+    invoke_with_callback = stepfunctions._invoke_with_callback
+    asking: contextvars.ContextVar[str | None] = contextvars.ContextVar("asking", default=None)
+
+    def call_and_report(func_ref: str, event: Any) -> Any:
+        try:
+            return call_lambda(func_ref, event)
+        except _ExecutionError as error:
+            task = stepfunctions._task_tokens.get(asking.get())
+            if task is not None and not task["event"].is_set():
+                task["error"] = {"Error": error.error, "Cause": error.cause}
+                task["event"].set()
+            raise
+
+    def invoke(resource: str, input_data: Any, token: str, state_def: dict[str, Any]) -> Any:
+        mine = asking.set(token)
+        try:
+            return invoke_with_callback(resource, input_data, token, state_def)
+        finally:
+            asking.reset(mine)
+
+    stepfunctions._call_lambda = call_and_report
+    stepfunctions._invoke_with_callback = invoke
+
+
+# -- (c) 1.5.33: an execution's name in use: another error than AWS's, no idempotent start, and `.sync` overwrites the older run --------
+
+
+def names_of_executions() -> None:
+    """Answer a start under a name in use as AWS does.
+
+    The same input on a running execution succeeds with that execution; anything else is refused, in nested tasks as
+    `StepFunctions.ExecutionAlreadyExistsException`. A nested `.sync` start is refused instead of replacing the older run.
+    """
+    start_execution = stepfunctions._start_execution
+    start_nested = stepfunctions._invoke_nested_start_execution
+    start_nested_and_wait = stepfunctions._invoke_nested_start_execution_sync
+
+    def start(data: dict[str, Any]) -> Any:
+        running = _execution_of(data)
+        if (
+            running is not None
+            and running["status"] == "RUNNING"
+            and _same_json(running["input"], data.get("input", "{}"))
+        ):
+            return stepfunctions.json_response(
+                {"executionArn": running["executionArn"], "startDate": running["startDate"]}
+            )
+        return start_execution(data)
+
+    def nested(resource: str, input_data: Any) -> Any:
+        try:
+            return start_nested(resource, input_data)
+        except _ExecutionError as error:
+            if error.error == "ExecutionAlreadyExists":
+                raise _ExecutionError(_NAME_IN_USE, error.cause) from error
+            raise
+
+    def nested_and_wait(resource: str, input_data: Any) -> Any:
+        request = stepfunctions._nested_start_execution_request(input_data)
+        if (existing := _execution_of(request)) is not None:
+            raise _ExecutionError(_NAME_IN_USE, f"Execution Already Exists: '{existing['executionArn']}'")
+        return start_nested_and_wait(resource, input_data)
+
+    stepfunctions._start_execution = start
+    stepfunctions._invoke_nested_start_execution = nested
+    stepfunctions._invoke_nested_start_execution_sync = nested_and_wait
+    for table in (value for value in vars(stepfunctions).values() if isinstance(value, dict)):
+        for key, value in table.items():
+            if value is start_execution:
+                table[key] = start
+
+
+def _execution_of(request: dict[str, Any]) -> dict[str, Any] | None:
+    name, arn = request.get("name"), request.get("stateMachineArn", "")
+    if not name:
+        return None
+    found: dict[str, Any] | None = stepfunctions._executions.get(
+        f"{arn.replace(':stateMachine:', ':execution:')}:{name}"
+    )
+    return found
+
+
+def _same_json(one: str, other: str) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return one == other
+
+
+# -- (d) 1.5.33: the context object lacks Execution.RedriveCount --------------------------------------------------------------------
+
+
+def redrive_count() -> None:
+    """Give the context object `Execution.RedriveCount` (MiniStack cannot redrive, so that it is 0)."""
+    evaluate = stepfunctions._evaluate_jsonata
+
+    def evaluate_with_count(
+        expression: str, raw_input: Any, ctx: dict[str, Any] | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        if ctx and "Execution" in ctx:
+            ctx["Execution"].setdefault("RedriveCount", 0)
+        return evaluate(expression, raw_input, ctx, *args, **kwargs)
+
+    stepfunctions._evaluate_jsonata = evaluate_with_count
+
+
+# -- (e) 1.5.33: everything runs in real time ---------------------------------------------------------------------------------------
+
+
+def step_functions_clock(clock: MarketClock) -> None:
+    """Let executions live in market time: EnteredTime, StartTime, Wait, pauses between retries."""
+
+    def sleep(seconds: float) -> None:
+        clock.wait_until(clock.now() + dt.timedelta(seconds=float(seconds)))
+
+    def sleep_until(timestamp: str) -> None:
+        clock.wait_until(dt.datetime.fromisoformat(timestamp))
+
+    stepfunctions.now_iso = lambda: iso_milliseconds(clock.now())
+    stepfunctions._scaled_sleep = sleep
+    stepfunctions._sleep_until = sleep_until
+
+
+def gateway_clock(clock: MarketClock) -> None:
+    """Let API Gateway tell functions the market's time, as `requestTime` and `requestTimeEpoch`."""
+    build_event = apigateway_v1._build_lambda_event_v1
+
+    def build_event_in_market_time(*args: Any, **kwargs: Any) -> Any:
+        event = build_event(*args, **kwargs)
+        now = clock.now()
+        event["requestContext"] |= {
+            "requestTime": now.strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            "requestTimeEpoch": int(now.timestamp() * 1000),
+        }
+        return event
+
+    apigateway_v1._build_lambda_event_v1 = build_event_in_market_time
+
+
+def schedules_clock(clock: MarketClock) -> None:
+    """Let events carry the market's time, and schedules of EventBridge and Scheduler fire by it."""
+
+    def now() -> float:
+        return clock.now().timestamp()
+
+    eventbridge._now_ts = now
+    eventbridge._SCHEDULER_TICK_INTERVAL = _SCHEDULE_SWEEP_SECONDS
+    scheduler.time = _proxy(time, time=now)
+    scheduler._now = now
+    scheduler._SCHEDULE_TICK_INTERVAL = _SCHEDULE_SWEEP_SECONDS
+
+
+def restart_schedules(clock: MarketClock) -> None:
+    """After the clock went back: count schedules from now, not from runs and creations that are in the future."""
+    now = clock.now().timestamp()
+    for key in list(eventbridge._rules._data):
+        eventbridge._rule_last_fired[key] = now
+    for key in list(scheduler._schedules._data):
+        scheduler._schedule_last_fired[key] = now
+
+
+# -- (f) 1.5.33: IAM knows no resource of Capacity Block purchases and of Auto Scaling calls, and compares policies with `*` --------
+
+
+def resources_of_calls(market: Market) -> None:
+    """Name the resource that IAM authorizes: the reservation of a purchase, the group of an Auto Scaling call.
+
+    Source: Service Authorization Reference, "Amazon EC2" and "Amazon EC2 Auto Scaling".
+    """
+    extract = iam_actions.extract_resource_arn
+
+    def extract_known(
+        service: str, method: str, path: str, headers: Any, body: Any, query_params: Any, region: str, account_id: str
+    ) -> str:
+        action = iam_actions._query_param(query_params, "Action")
+        if service == "ec2" and action.startswith("PurchaseCapacityBlock"):
+            reservation_id = iam_actions._query_param(query_params, "CapacityReservationId") or "*"
+            return f"arn:aws:ec2:{region}:{account_id}:capacity-reservation/{reservation_id}"
+        if service == "autoscaling" and not action.startswith("Describe"):
+            name = iam_actions._query_param(query_params, "AutoScalingGroupName")
+            group = market.groups.get(account_id, region, name) if name else None
+            if group is not None:
+                return group.arn
+        return str(extract(service, method, path, headers, body, query_params, region, account_id))
+
+    iam_actions.extract_resource_arn = extract_known
+
+
+def iso_milliseconds(at: dt.datetime) -> str:
+    """A moment as Step Functions writes it: `2026-05-04T11:30:00.000Z`."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+def _proxy(module: ModuleType, **replaced: Callable[..., Any]) -> Any:
+    """The module with some names replaced, for one importer only."""
+    return SimpleNamespace(**{**vars(module), **replaced})
