@@ -1,0 +1,112 @@
+"""`blockkeeper approve` and `reject`: answer a request for approval through the REST API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
+from blockkeeper_cli import options, output
+from blockkeeper_cli.connection import Connection
+from blockkeeper_cli.errors import CommandError
+from blockkeeper_cli.rest import segment
+
+if TYPE_CHECKING:
+    from blockkeeper_cli.rest import Api, Record
+
+Target = Annotated[
+    str, typer.Argument(metavar="ID|PK", help="Id of the request, or the record's name for its open one.")
+]
+As = Annotated[str | None, typer.Option("--as", help="Who answers; else the name of your AWS identity.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the record and the team.")]
+
+
+def approve(
+    target: Target,
+    *,
+    reason: Reason = None,
+    who: As = None,
+    yes: options.Yes = False,
+    json_: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    region: options.Region = None,
+    profile: options.Profile = None,
+) -> None:
+    """Say yes to one extension: it is then bought, at most for the fee shown."""
+    _answer(Connection(stack, region, profile), "approve", target, reason=reason, who=who, yes=yes, json_=json_)
+
+
+def reject(
+    target: Target,
+    *,
+    reason: Reason = None,
+    who: As = None,
+    yes: options.Yes = False,
+    json_: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    region: options.Region = None,
+    profile: options.Profile = None,
+) -> None:
+    """Say no to one extension: nothing is bought, and the block ends as planned."""
+    _answer(Connection(stack, region, profile), "reject", target, reason=reason, who=who, yes=yes, json_=json_)
+
+
+def _answer(
+    connection: Connection, decision: str, target: str, *, reason: str | None, who: str | None, yes: bool, json_: bool
+) -> None:
+    api = connection.api
+    asked = _open_request(api, target)
+    output.note(_facts(asked))
+    output.confirm(f"{decision.capitalize()} this?", yes)
+    body = {"approver": who or connection.caller}
+    if reason:
+        body["reason"] = reason
+    decided = api.call("POST", f"/approvals/{segment(asked['id'])}/{decision}", body)
+    if json_:
+        output.show_json(decided)
+    elif decided["status"] == "OPEN":
+        output.say(f"{asked['id']}: your yes counts; {decided.get('quorum')} are needed, by {decided.get('decide_by')}")
+    else:
+        output.say(f"{asked['id']} is {decided['status']}")
+
+
+def _open_request(api: Api, target: str) -> Record:
+    """The open request that is meant.
+
+    Raises:
+        CommandError: there is none, or several; what became of the last one is said.
+    """
+    found = [request for request in api.pages("/approvals", status="OPEN") if _meant(request, target)]
+    if len(found) > 1:
+        names = ", ".join(request["id"] for request in found)
+        raise CommandError(f"{target} has {len(found)} open requests; name the one you mean: {names}")
+    if found:
+        return found[0]
+    past = [request for request in api.pages("/approvals") if _meant(request, target)]
+    if not past:
+        raise CommandError(f"{target} has no request for approval; `blockkeeper status` shows what is next")
+    last = max(past, key=lambda request: str(request.get("opened_at") or request["id"]))
+    by = f" by {last['decided_by']}" if last.get("decided_by") else ""
+    at = f" at {last['decided_at']}" if last.get("decided_at") else ""
+    raise CommandError(f"{last['id']} is {last['status']}{by}{at} and cannot be answered again; nothing was changed")
+
+
+def _meant(request: Record, target: str) -> bool:
+    return target in (request["id"], request["environment"])
+
+
+def _facts(request: Record) -> str:
+    try:
+        fee = format_usd(parse_usd(request.get("upfront_fee")))
+    except UnreadableFeeError:
+        fee = f"an unreadable fee ({request.get('upfront_fee')})"
+    count = f"{request['instance_count']} x " if request.get("instance_count") else ""
+    return (
+        f"{request['id']}\n"
+        f"  {request['environment']}: {request.get('reservation_id')}, {count}{request.get('instance_type')}, "
+        f"{request.get('region')}\n"
+        f"  {request.get('duration_hours')} hours for {fee}\n"
+        f"  ends {output.moment(request.get('current_end'))}, then {output.moment(request.get('new_end'))} UTC\n"
+        f"  answer by {output.moment(request.get('decide_by'))} UTC"
+    )

@@ -1,0 +1,157 @@
+"""`blockkeeper history`: what we ordered, from the ledger, beside what EC2 says was ordered."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
+from blockkeeper_cli import options, output
+from blockkeeper_cli.connection import Connection
+from blockkeeper_cli.errors import NO_BLOCK, UsageError, error_code
+
+if TYPE_CHECKING:
+    from blockkeeper.domain.extension import Extension
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One extension. `ledger` is None when somebody else ordered it, `ec2` when EC2 was not asked or does not show it."""
+
+    reservation_id: str
+    environment: str | None
+    region: str
+    current_end: str
+    new_end: str
+    upfront_fee: str | None
+    ledger: str | None
+    ec2: str | None
+    offering_id: str
+    approval_id: str | None = None
+    team: str | None = None
+    updated_at: str | None = None
+    reason: str | None = None
+
+
+def history(
+    reservation_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[RESERVATION_ID]", help="One block (cr-...), with EC2's own history beside."),
+    ] = None,
+    *,
+    csv_: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_: options.Json = False,
+    stack: options.Stack = options.DEFAULT_STACK,
+    region: options.Region = None,
+    profile: options.Profile = None,
+) -> None:
+    """Show the extensions that were ordered: by us, and for one block by anybody."""
+    if csv_ and json_:
+        raise UsageError("--csv and --json exclude each other; choose one")
+    connection = Connection(stack, region, profile)
+    connection.output("TableName")
+    from blockkeeper.aws import ledger
+
+    entries = list(ledger.purchases(reservation_id))
+    extensions, place = _from_ec2(connection, reservation_id, entries) if reservation_id else ((), connection.region)
+    rows = _rows(entries, extensions, reservation_id, place)
+    if json_:
+        output.show_json([asdict(row) for row in rows])
+    elif csv_:
+        _write_csv(rows)
+    elif rows:
+        _print(rows)
+    else:
+        output.say("nothing was ordered yet")
+
+
+def _from_ec2(
+    connection: Connection, reservation_id: str, entries: list[dict[str, Any]]
+) -> tuple[tuple[Extension, ...], str]:
+    """EC2's history of the block, and the Region it is in: the ledger's, else that of the command."""
+    from botocore.exceptions import ClientError
+
+    from blockkeeper.aws.ec2 import extension_history
+
+    last = entries[-1] if entries else {}
+    region, account = str(last.get("region") or connection.region), str(last.get("account") or connection.account)
+    try:
+        return extension_history(reservation_id, region, account), region
+    except ClientError as error:
+        # EC2 forgets a block some time after its end; the ledger does not.
+        if error_code(error) not in NO_BLOCK or not entries:
+            raise
+    output.note(f"note: EC2 shows {reservation_id} no more, so only the ledger is listed")
+    return (), region
+
+
+def _rows(
+    entries: list[dict[str, Any]], extensions: tuple[Extension, ...], reservation_id: str | None, region: str
+) -> list[Row]:
+    """Ours and EC2's by end and offering; an extension that is in both is one row."""
+    theirs = {(format_instant(extension.starts), extension.offering_id): extension for extension in extensions}
+    rows = []
+    for entry in entries:
+        found = theirs.pop((entry["current_end"], entry["offering_id"]), None)
+        rows.append(
+            Row(
+                reservation_id=entry["reservation_id"],
+                environment=entry.get("environment"),
+                region=entry["region"],
+                current_end=entry["current_end"],
+                new_end=entry["new_end"],
+                upfront_fee=entry["upfront_fee"],
+                ledger=entry["state"],
+                ec2=None if found is None else found.status,
+                offering_id=entry["offering_id"],
+                approval_id=entry.get("approval_id"),
+                team=entry.get("team"),
+                updated_at=entry.get("updated_at"),
+                reason=entry.get("reason"),
+            )
+        )
+    rows += [
+        Row(
+            reservation_id=str(reservation_id),
+            environment=None,
+            region=region,
+            current_end=format_instant(extension.starts),
+            new_end=format_instant(extension.ends),
+            upfront_fee=None if extension.fee is None else str(extension.fee),
+            ledger=None,
+            ec2=extension.status,
+            offering_id=extension.offering_id,
+        )
+        for extension in theirs.values()
+    ]
+    return sorted(rows, key=lambda row: (row.current_end, row.reservation_id, row.offering_id))
+
+
+def _write_csv(rows: list[Row]) -> None:
+    writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+
+
+def _print(rows: list[Row]) -> None:
+    shown = output.table(
+        "Block", "From, to (UTC)", "Fee", "Ledger", "EC2", right=("Fee",), whole=("From, to (UTC)", "Fee")
+    )
+    shown.show_lines = len(rows) > 1
+    for row in rows:
+        name = row.reservation_id if row.environment is None else f"{row.environment}\n{row.reservation_id}"
+        ends = f"{output.moment(row.current_end)}\n{output.moment(row.new_end)}"
+        shown.add_row(name, ends, _fee(row.upfront_fee), row.ledger or "not ours", row.ec2 or "-")
+    output.show(shown)
+
+
+def _fee(text: str | None) -> str:
+    try:
+        return format_usd(parse_usd(text))
+    except UnreadableFeeError:
+        return text or "-"

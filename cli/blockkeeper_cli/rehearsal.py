@@ -1,0 +1,184 @@
+"""`blockkeeper extend --dry-run`: the workflow's own decisions up to EC2's DryRun. Spends and writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from blockkeeper.domain.deadlines import Deadlines, deadlines_of
+from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.ledger import reconcile
+from blockkeeper.domain.money import format_usd
+from blockkeeper.domain.names import ledger_id
+from blockkeeper.domain.next_move import Move, next_move
+from blockkeeper.domain.offering import Found, Offering, choose_offering
+from blockkeeper.domain.purchase_policy import past_extend_until, refusal
+from blockkeeper_cli import block
+from blockkeeper_cli.errors import error_code, missing_action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from blockkeeper.domain.environment import Environment
+    from blockkeeper.domain.reservation import Reservation
+
+
+class Verdict(StrEnum):
+    """What a step says about going on: it goes on, nobody knows, the workflow would wait, or it would stop."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    WAIT = "wait"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step and what it came to, in words."""
+
+    name: str
+    verdict: Verdict
+    words: str
+
+
+def rehearse(environment: Environment, reservation: Reservation, account: str, now: datetime) -> Iterator[Step]:
+    """The steps of extend-block for the block's present end; after one that waits or stops none follows.
+
+    Args:
+        account: the account in which the block is read and the order would be placed.
+    """
+    from blockkeeper import settings
+
+    deadlines = deadlines_of(environment, reservation, settings.payment_margin())
+    yield Step("record", Verdict.OK, _policy(environment))
+    yield Step(
+        "block",
+        Verdict.OK,
+        f"{reservation.reservation_id}: {block.size(reservation)}, {reservation.region}, {reservation.state}, "
+        f"owned by {reservation.owner_id}, ends {format_instant(reservation.end)}",
+    )
+    yield Step("deadlines", Verdict.OK, _words(deadlines, now))
+    move = _move(environment, reservation, account, deadlines, now)
+    yield move
+    if move.verdict is not Verdict.OK:
+        return
+    found, offering = _offering(environment, reservation, account)
+    yield found
+    if offering is None or found.verdict is not Verdict.OK:
+        return
+    for step in (_allowed(environment, offering, deadlines, now), _budget(offering, now)):
+        yield step
+        if step.verdict is not Verdict.OK:
+            return
+    yield _ask_ec2(reservation, offering, account)
+    yield _end(environment, offering)
+
+
+def _policy(environment: Environment) -> str:
+    ceiling = (
+        "no ceiling" if environment.max_upfront_fee is None else f"at most {format_usd(environment.max_upfront_fee)}"
+    )
+    until = "" if environment.extend_until is None else f", not past {format_instant(environment.extend_until)}"
+    asked = "nobody is asked"
+    if environment.require_approval:
+        asked = f"approval by {environment.quorum} of {', '.join(environment.approvers) or 'nobody'}"
+    return f"{environment.pk}: extend by {environment.extend_by_days} days, {ceiling}{until}, {asked}"
+
+
+def _words(deadlines: Deadlines, now: datetime) -> str:
+    due = "due since" if now >= deadlines.first_search else "not due before"
+    return (
+        f"{due} {format_instant(deadlines.first_search)}; decide by {format_instant(deadlines.decide_by)}, "
+        f"order by {format_instant(deadlines.order_by)}, paid by {format_instant(deadlines.pay_by)}"
+    )
+
+
+def _move(
+    environment: Environment, reservation: Reservation, account: str, deadlines: Deadlines, now: datetime
+) -> Step:
+    from blockkeeper.aws import ec2, ledger
+
+    purchase = ledger.read(ledger_id(reservation.reservation_id, reservation.end))
+    history = ec2.extension_history(reservation.reservation_id, reservation.region, account)
+    reconciliation = reconcile(purchase, history, reservation, reservation.end)
+    move = next_move(environment, reservation, reconciliation, deadlines, account=account, now=now)
+    if move.move is Move.SEARCH:
+        return Step("ledger", Verdict.OK, reconciliation.reason)
+    if move.move is Move.STOP:
+        return Step("ledger", Verdict.STOP, move.reason)
+    return Step("ledger", Verdict.WAIT, f"{move.reason}; nothing more is ordered")
+
+
+def _offering(environment: Environment, reservation: Reservation, account: str) -> tuple[Step, Offering | None]:
+    from blockkeeper.aws.ec2 import extension_offerings
+
+    hours, ceiling = environment.wanted_hours, environment.max_upfront_fee
+    if ceiling is None:  # the move before has stopped for that already
+        return Step("offering", Verdict.STOP, "max_upfront_fee is not set"), None
+    entries = extension_offerings(reservation.reservation_id, hours, reservation.region, account)
+    choice = choose_offering(entries, hours=hours, current_end=reservation.end, ceiling=ceiling)
+    if choice.offering is None or choice.found is not Found.OFFERED:
+        return Step("offering", Verdict.STOP, choice.reason), None
+    words = f"{choice.offering.offering_id}: {choice.reason}, new end {format_instant(choice.offering.new_end)}"
+    return Step("offering", Verdict.OK, words), choice.offering
+
+
+def _allowed(environment: Environment, offering: Offering, deadlines: Deadlines, now: datetime) -> Step:
+    """Every rule of the buyer but the approval, which nobody has given yet."""
+    no = past_extend_until(environment, offering) or refusal(
+        replace(environment, require_approval=False),
+        None,
+        offering,
+        reservation_id=environment.capacity_block_id,
+        deadlines=deadlines,
+        ledger_id=ledger_id(environment.capacity_block_id, deadlines.end),
+        now=now,
+    )
+    return Step("policy", Verdict.STOP, no) if no else Step("policy", Verdict.OK, "the record's policy allows it")
+
+
+def _budget(offering: Offering, now: datetime) -> Step:
+    from blockkeeper import settings
+    from blockkeeper.aws import ledger
+
+    limit, reserved = settings.monthly_limit(), ledger.reserved(now)
+    words = f"{format_usd(reserved)} of MonthlyLimit {format_usd(limit)} is reserved in {now:%Y-%m}"
+    if reserved + offering.fee > limit:
+        return Step("budget", Verdict.STOP, f"{words}; {format_usd(offering.fee)} does not fit (raise MonthlyLimit)")
+    return Step("budget", Verdict.OK, words)
+
+
+def _ask_ec2(reservation: Reservation, offering: Offering, account: str) -> Step:
+    from botocore.exceptions import ClientError
+
+    from blockkeeper.aws.clients import client
+
+    try:
+        # The word True stands here and nowhere else: the command has no way to buy.
+        client("ec2", reservation.region, account).purchase_capacity_block_extension(
+            CapacityReservationId=reservation.reservation_id,
+            CapacityBlockExtensionOfferingId=offering.offering_id,
+            DryRun=True,
+        )
+    except ClientError as error:
+        if error_code(error) == "DryRunOperation":
+            return Step("dry run", Verdict.OK, "EC2 would take the order")
+        if action := missing_action(error):
+            words = f"EC2 does not say: your identity may not do {action}, and need not; the stack's buyer orders"
+            return Step("dry run", Verdict.UNKNOWN, words)
+        message = error.response.get("Error", {}).get("Message", "")
+        return Step("dry run", Verdict.STOP, f"EC2 would refuse the order: {error_code(error)}: {message}")
+    return Step("dry run", Verdict.STOP, "EC2 answered a dry run as if it were none; look at its extension history")
+
+
+def _end(environment: Environment, offering: Offering) -> Step:
+    from blockkeeper import settings
+
+    would = "buy" if settings.live() else "rehearse, since PurchaseMode is dry-run,"
+    what = f"{would} {offering.hours} hours for {format_usd(offering.fee)}"
+    if not environment.require_approval:
+        return Step("then", Verdict.OK, f"extend-block would {what}")
+    asked = ", ".join(environment.approvers)
+    return Step("then", Verdict.OK, f"extend-block would ask {asked}, and with their yes {what}")
