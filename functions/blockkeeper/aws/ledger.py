@@ -59,6 +59,12 @@ def purchases(reservation_id: str | None = None) -> Iterator[dict[str, Any]]:
     return table.query_kind(KIND, f"{reservation_id}#" if reservation_id else "")
 
 
+def reserved(now: datetime) -> Decimal:
+    """What the calendar month of `now` (UTC) has reserved of its limit, USD, over all environments."""
+    item = table.get_item(BUDGET, f"{now:%Y-%m}") or {}
+    return Decimal(item.get("reserved", 0)) / 1_000_000
+
+
 def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limit: Decimal, now: datetime) -> None:
     """Write INTENT, reserve the fee in the month's budget and bind the approval: all of it, or none.
 
