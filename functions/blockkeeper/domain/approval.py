@@ -153,7 +153,7 @@ class Decided:
             case Answer.SUPERSEDED:
                 return "The question is no longer open; nothing was bought through it, and your answer changed nothing."
             case Answer.EXPIRED:
-                return f"Too late: answers counted until {moment(request.decide_by)}. The request expired, nothing was bought."
+                return f"Too late: answers counted until {moment(request.decide_by)}. The request has expired, nothing was bought."
             case _:
                 return "You are not one of the approvers of this request; nothing was changed."
 
@@ -321,17 +321,20 @@ def facts(request: ApprovalRequest) -> list[tuple[str, str]]:
         ("Environment", request.environment),
         ("Capacity Block", f"{request.reservation_id} in {request.region}, account {request.account}"),
         ("Instances", f"{count}{request.instance_type}" + (f" ({chips})" if chips else "")),
-        ("Ends now", moment(request.current_end)),
-        ("Would end", f"{moment(request.new_end)} ({length(request.duration_hours)} more)"),
+        ("Extend from", moment(request.current_end)),
+        ("Extend until", f"{moment(request.new_end)} ({length(request.duration_hours)} more)"),
         ("Upfront fee, in all", format_usd(request.upfront_fee)),
-        ("Per instance and hour", None if rate is None else format_usd(rate)),
+        ("Fee per instance hour", None if rate is None else format_usd(rate)),
         (
             "Approvals needed",
             None if request.quorum == 1 else f"{request.quorum} of {len(request.approvers)} approvers",
         ),
-        ("Answer before", moment(request.decide_by)),
-        ("Without an answer", "nothing is bought, and the block ends as planned"),
     ]
+    if request.status is ApprovalStatus.OPEN:
+        shown += [
+            ("Answer before", moment(request.decide_by)),
+            ("Without an answer", "nothing is bought, and the block ends as planned"),
+        ]
     return [(label, value) for label, value in shown if value is not None]
 
 

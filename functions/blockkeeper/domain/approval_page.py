@@ -5,6 +5,7 @@ Only a deliberate POST of its form decides; whatever merely loads the page chang
 
 from base64 import b64encode
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from html import escape
@@ -82,12 +83,14 @@ def request_page(
         notice: what the reader's answer has just done; None when nothing was answered.
     """
     standing = request.standing(now)
+    # Closed for every reader, whether or not the workflow has closed it already.
+    request = replace(request, status=standing)
     parts = [_paragraph(notice, "note", 'role="status"')] if notice else []
-    parts += [_paragraph(text) for text in _story(request, standing, dry_run=dry_run)]
+    parts += [_paragraph(text) for text in _story(request, dry_run=dry_run)]
     parts.append(_facts(request))
     if standing is ApprovalStatus.OPEN:
         parts += [
-            _form(request, approver),
+            _form(request, approver, dry_run=dry_run),
             _paragraph(f"You answer as {approver}. Opening this page decides nothing.", "soft"),
         ]
     return _page(_TITLES[standing], parts)
@@ -98,12 +101,11 @@ def plain_page(title: str, paragraphs: Iterable[str]) -> str:
     return _page(title, [_paragraph(text) for text in paragraphs])
 
 
-def _story(request: ApprovalRequest, standing: ApprovalStatus, *, dry_run: bool) -> Iterable[str]:
+def _story(request: ApprovalRequest, *, dry_run: bool) -> Iterable[str]:
     """What happened and what happens next."""
     until = f"The block ends on {moment(request.current_end)}; its groups drain before that."
-    match standing:
+    match request.status:
         case ApprovalStatus.OPEN:
-            yield f"An answer counts until {moment(request.decide_by)}."
             if request.votes:
                 yield f"{len(request.votes)} of {len(request.approvers)} said yes so far; {request.missing_votes} more must."
         case ApprovalStatus.APPROVED:
@@ -119,12 +121,12 @@ def _story(request: ApprovalRequest, standing: ApprovalStatus, *, dry_run: bool)
             yield decision_line(request)
             yield f"Nothing is bought. {until}"
         case ApprovalStatus.EXPIRED:
-            yield f"Answers counted until {moment(request.decide_by)}. Nothing was bought. {until}"
+            yield f"Nobody answered in time. {until}"
         case ApprovalStatus.SUPERSEDED:
             yield f"{request.reason or 'The question no longer applies.'} Nothing was bought through this request."
     if request.decided_by and request.reason:
         yield f"Reason: {request.reason}"
-    if dry_run and standing in (ApprovalStatus.OPEN, ApprovalStatus.APPROVED):
+    if dry_run and request.status in (ApprovalStatus.OPEN, ApprovalStatus.APPROVED):
         yield DRY_RUN
 
 
@@ -137,11 +139,11 @@ def _facts(request: ApprovalRequest) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _form(request: ApprovalRequest, approver: str) -> str:
+def _form(request: ApprovalRequest, approver: str, *, dry_run: bool) -> str:
     # A textarea, since Enter in a one-line field would press the first button. No action: it posts to the link itself.
     said_yes = request.votes.get(approver.lower()) is Decision.APPROVE
-    price = escape(format_usd(request.upfront_fee))
-    yes = "" if said_yes else f"<button class=yes name=decision value=approve>Approve and pay {price}</button>"
+    words = "Approve (dry run)" if dry_run else f"Approve and pay {format_usd(request.upfront_fee)}"
+    yes = "" if said_yes else f"<button class=yes name=decision value=approve>{escape(words)}</button>"
     return (
         f"<form method=post><label for=reason>Reason (may be left empty)</label>"
         f"<textarea id=reason name=reason maxlength={LONGEST_REASON}></textarea>"

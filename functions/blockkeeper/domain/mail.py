@@ -38,7 +38,7 @@ def compose(
     width = max((len(label) for label, _ in facts), default=0)
     lines = [opening, "", *(f"{label + ':':<{width + 1}} {value}" for label, value in facts)]
     rows = "".join(
-        f'<tr><td style="padding:4px 16px 4px 0;color:#5a6270;vertical-align:top">{escape(label)}</td>'
+        f'<tr><td style="padding:4px 16px 4px 0;color:#5a6270;vertical-align:top;white-space:nowrap">{escape(label)}</td>'
         f'<td style="padding:4px 0">{escape(value)}</td></tr>'
         for label, value in facts
     )

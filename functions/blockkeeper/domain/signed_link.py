@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 
 # The first line of what is signed: a change of the format gets another one, and the key may sign other things.
 _FORMAT = "blockkeeper decision link 1"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _SHAPES = {
     "approver": re.compile(r"[A-Za-z0-9_-]{22}"),
-    "expires": re.compile(r"[1-9]\d{0,10}"),
+    "expires": re.compile(r"[1-9][0-9]{0,10}"),
     "signature": re.compile(r"[A-Za-z0-9_-]{43}"),
 }
 
@@ -79,6 +80,8 @@ def read_link(approval_id: str, parameters: Mapping[str, str], keys: Iterable[by
         IncompleteLinkError: a parameter is missing or has an impossible shape.
         AlteredLinkError: no key gives this signature.
     """
+    if not _ID.fullmatch(approval_id):
+        raise IncompleteLinkError("the id of the request is cut off; the link is one line of the mail (copy all of it)")
     for name, shape in _SHAPES.items():
         if not shape.fullmatch(parameters.get(name, "")):
             raise IncompleteLinkError(
