@@ -1,6 +1,7 @@
 """Cooperative processes on a virtual clock: nothing here waits, and the same seed gives the same order."""
 
 import heapq
+import inspect
 import itertools
 import random
 from collections.abc import Callable, Generator, Iterable
@@ -94,13 +95,16 @@ class Process(Future):
         except StateError as error:
             self.fail(error)
         else:
+            if self.done:  # cancelled by what it did itself, such as a function that stops its own execution
+                self._steps.close()
             wait.then(lambda future: self._scheduler.make_ready(self, future))
 
     def cancel(self) -> None:
         """Stop where it waits; its `finally` blocks run and stop what it started."""
         if not self.done:
             self.done = True
-            self._steps.close()
+            if inspect.getgeneratorstate(self._steps) != inspect.GEN_RUNNING:
+                self._steps.close()
 
 
 class Timer(Future):

@@ -328,7 +328,9 @@ def _hook_all_sessions() -> None:
         for event in ("before-parameter-build", "before-call"):
             botocore.handlers.BUILTIN_HANDLERS.append((event, _ask_current_world))
         # Before moto's own, which stands there already.
-        botocore.handlers.BUILTIN_HANDLERS.insert(0, ("before-send", _ask_current_world, botocore.handlers.REGISTER_FIRST))
+        botocore.handlers.BUILTIN_HANDLERS.insert(
+            0, ("before-send", _ask_current_world, botocore.handlers.REGISTER_FIRST)
+        )
         boto3.DEFAULT_SESSION = None
         World._hooked = True
 

@@ -90,6 +90,16 @@ def test_an_answer_given_while_the_function_asks_counts() -> None:
     assert execution.output == "now"
 
 
+def test_a_function_may_stop_its_own_execution() -> None:
+    engine = engine_of(
+        machine("T", {"T": invoke(Next="U"), "U": invoke()}),
+        {"f": lambda *_: engine.stop(execution, "Stopped", "by itself")},
+    )
+    execution = engine.start("m")
+    engine.run_until_idle()
+    assert (execution.status, execution.error, execution.path) == ("ABORTED", "Stopped", ["T"])
+
+
 # --- names and nested executions --------------------------------------------------------------------------------------
 
 
