@@ -100,13 +100,14 @@ class AutoScaling:
             _raise_failed(answer.get("FailedScheduledUpdateGroupActions") or [])
 
     def delete(self, group: GroupFacts, names: Sequence[str]) -> None:
-        """Delete scheduled actions of a group by name."""
+        """Delete scheduled actions of a group by name. One that has just run is gone already, which is as good."""
         for batch in _batches(names):
             with _refusals():
                 answer = self._client.batch_delete_scheduled_action(
                     AutoScalingGroupName=group.name, ScheduledActionNames=batch
                 )
-            _raise_failed(answer.get("FailedScheduledActions") or [])
+            failed = answer.get("FailedScheduledActions") or []
+            _raise_failed([each for each in failed if "not found" not in each.get("ErrorMessage", "")])
 
     def set_sizes(self, group: GroupFacts, sizes: Sizes) -> None:
         """Set a group's sizes at once (UpdateAutoScalingGroup)."""

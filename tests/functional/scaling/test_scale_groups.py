@@ -1,0 +1,492 @@
+"""scale-groups on its state machine, against a market in which groups launch and drain by the clock.
+
+The block of 4 instances runs from 2026-05-03 11:30 to 2026-05-04 11:30 UTC.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+
+from local.engine.execution import Execution
+from local.engine.sandbox import Sandboxes
+from local.engine.world import ACCOUNT, REGION, World
+
+NOW = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
+WRITES = {
+    "BatchPutScheduledUpdateGroupAction",
+    "BatchDeleteScheduledAction",
+    "UpdateAutoScalingGroup",
+}
+START, END = "blockkeeper-cr-0a1-start", "blockkeeper-cr-0a1-end"
+
+
+def at(hour: int, minute: int, day: int = 4) -> datetime:
+    return datetime(2026, 5, day, hour, minute, tzinfo=UTC)
+
+
+class Story:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.market = world.market
+        self.scaling = boto3.client("autoscaling", region_name=REGION)
+        self._dynamodb = boto3.client("dynamodb", region_name=REGION)
+        (self._table,) = self._dynamodb.list_tables()["TableNames"]
+        self._runs = 0
+
+    def block(self, reservation_id="cr-0a1", **fields):
+        block = {
+            "reservation_id": reservation_id,
+            "region": REGION,
+            "instance_type": "p5.48xlarge",
+            "instance_count": 4,
+            "availability_zone": "us-east-1a",
+            "start": "2026-05-03T11:30:00Z",
+            "end": "2026-05-04T11:30:00Z",
+        }
+        self.market.load_fleet({"blocks": [block | fields]})
+
+    def group(self, name="train", **fields):
+        group = {
+            "name": name,
+            "region": REGION,
+            "availability_zone": "us-east-1a",
+            "reservation_id": "cr-0a1",
+            "min": 0,
+            "max": 0,
+            "desired": 0,
+        }
+        self.market.load_fleet({"groups": [group | fields]})
+
+    def enrol(self, pk="team-vision", groups=("train",), **fields):
+        record = {
+            "name": pk,
+            "capacity_block_id": "cr-0a1",
+            "region": REGION,
+            "owner_id": ACCOUNT,
+            "instance_type": "p5.48xlarge",
+            "extend_by_days": 1,
+            "extension_lookahead_days": 2,
+            "require_approval": True,
+            "groups": [{"auto_scaling_group": group} if isinstance(group, str) else group for group in groups],
+            "version": 1,
+        }
+        item = {"kind": "environment", "id": pk, **record, **fields}
+        self._dynamodb.put_item(
+            TableName=self._table, Item={name: TypeSerializer().serialize(value) for name, value in item.items()}
+        )
+
+    def leave(self, pk="team-vision"):
+        self._dynamodb.delete_item(TableName=self._table, Key={"kind": {"S": "environment"}, "id": {"S": pk}})
+
+    def record(self, pk="team-vision"):
+        key = {"kind": {"S": "environment"}, "id": {"S": pk}}
+        item = self._dynamodb.get_item(TableName=self._table, Key=key)["Item"]
+        return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
+
+    def run(self, pk="team-vision", reservation_id="cr-0a1") -> Execution:
+        self._runs += 1
+        given = {"environment": pk, "reservation_id": reservation_id, "account": ACCOUNT, "region": REGION}
+        execution = self.world.start("ScaleGroupsWorkflow", given, f"run-{self._runs}")
+        self.world.run_until(self.world.now() + timedelta(minutes=2))
+        return execution
+
+    def armed(self, group="train"):
+        answer = self.scaling.describe_scheduled_actions(AutoScalingGroupName=group)
+        return {
+            action["ScheduledActionName"]: (action["StartTime"], action.get("MaxSize"))
+            for action in answer["ScheduledUpdateGroupActions"]
+        }
+
+    def sizes(self, group="train"):
+        (found,) = self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return found["MinSize"], found["MaxSize"], found["DesiredCapacity"]
+
+    def instances(self, group="train"):
+        (found,) = self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return len(found["Instances"])
+
+    def writes(self):
+        return [call.operation for call in self.market.calls if call.operation in WRITES]
+
+    def told(self):
+        return [event["detail"] for event in self.world.events if event["detail-type"] == "Groups Scaled"]
+
+
+@pytest.fixture(scope="module")
+def sandboxes():
+    return Sandboxes()
+
+
+@pytest.fixture
+def story(sandboxes):
+    parameters = {"PurchaseMode": "dry-run", "MonthlyLimit": "0", "SenderEmail": "blockkeeper@example.com"}
+    with World(NOW, parameters=parameters, schedules=False, sandboxes=sandboxes) as world:
+        # Without EC2's events nothing but scheduled actions and this test's own runs moves a group.
+        world.market.faults.add(kind="drop_event", times=None)
+        yield Story(world)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    """boto3's own retries wait in real time; the state machine's wait on the virtual clock."""
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+
+
+def problems(execution):
+    return [problem for group in execution.output["groups"] for problem in group["problems"]]
+
+
+def test_start_and_end_are_armed_told_and_noted(story):
+    story.block()
+    story.group()
+    story.enrol()
+    execution = story.run()
+    assert execution.status == "SUCCEEDED"
+    assert story.armed() == {START: (at(11, 35, day=3), 4), END: (at(10, 53), 0)}
+    assert execution.output["groups"][0]["actions"] == [
+        {"name": START, "at": "2026-05-03T11:35:00Z", "sizes": "0/4/4"},
+        {"name": END, "at": "2026-05-04T10:53:00Z", "sizes": "0/0/0"},
+    ]
+    (told,) = story.told()
+    assert told["end_date"] == "2026-05-04T11:30:00Z"
+    assert told["changes"] == execution.output["changes"]
+    assert story.record()["groups_armed"]
+    assert "groups_error" not in story.record()
+
+
+def test_case_b10_a_second_run_with_nothing_changed_writes_nothing(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    version, writes = story.record()["version"], story.writes()
+    again = story.run()
+    assert again.output["changes"] == []
+    assert story.writes() == writes
+    assert story.record()["version"] == version
+    assert len(story.told()) == 1
+
+
+def test_the_group_follows_the_block_from_start_to_end_and_is_empty_before_ec2_kills(story):
+    story.block()
+    story.group(lifecycle_hooks=[{"name": "drain-nodes", "heartbeat_seconds": 1200}])
+    story.enrol()
+    story.run()
+    story.world.run_until(at(11, 34, day=3))
+    assert story.instances() == 0
+    story.world.run_until(at(11, 40, day=3))
+    assert (story.sizes(), story.instances()) == ((0, 4, 4), 4)
+    story.world.run_until(at(10, 32))
+    assert story.sizes() == (0, 4, 4)
+    story.world.run_until(at(10, 34))
+    assert story.sizes() == (0, 0, 0)
+    story.world.run_until(at(10, 58))
+    assert story.instances() == 0, "two minutes before EC2 starts to terminate"
+    assert story.armed() == {}
+
+
+def test_case_b10_a_moved_end_moves_the_action_and_leaves_others_alone(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    story.scaling.put_scheduled_update_group_action(
+        AutoScalingGroupName="train", ScheduledActionName="nightly-backup", StartTime=at(2, 0), DesiredCapacity=1
+    )
+    story.world.run_until(at(0, 0))
+    block = story.market.blocks.get("cr-0a1", REGION)
+    block.end = at(11, 30, day=5)
+    story.market.blocks.plan(block)
+    story.run()
+    assert {name: time for name, (time, _) in story.armed().items()} == {
+        END: at(10, 53, day=5),
+        "nightly-backup": at(2, 0),
+    }
+    story.world.run_until(at(11, 0))
+    assert story.instances() > 0
+
+
+def test_case_b10_the_actions_of_a_block_that_is_not_enrolled_any_more_are_deleted(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    story.leave()
+    gone = story.run()
+    assert gone.status == "SUCCEEDED"
+    assert story.armed() == {}
+    assert gone.output["changes"] == [f"train: {END} deleted", f"train: {START} deleted"]
+
+
+def test_case_b10_a_group_that_is_taken_off_the_record_is_disarmed(story):
+    story.block()
+    story.group("x")
+    story.group("y")
+    story.enrol(groups=["x", "y"])
+    story.run()
+    story.enrol(groups=["y"])
+    story.run()
+    assert story.armed("x") == {}
+    assert set(story.armed("y")) == {START, END}
+
+
+def test_case_b08_protection_and_suspension_are_found_and_the_rest_is_armed(story):
+    story.block()
+    story.group("x", protects_new_instances=True)
+    story.group("y", suspended_processes=["ScheduledActions"])
+    story.enrol(groups=["x", "y"])
+    execution = story.run()
+    assert execution.status == "SUCCEEDED"
+    assert set(story.armed("x")) == set(story.armed("y")) == {START, END}
+    error = story.record()["groups_error"]
+    assert "x: it protects instances from scale in" in error
+    assert "y: its processes ScheduledActions are suspended" in error
+    assert story.record()["error"] == error
+
+
+def test_case_b08_suspended_actions_do_not_keep_the_group_from_being_emptied(story):
+    story.block()
+    story.group(suspended_processes=["ScheduledActions"])
+    story.enrol()
+    story.run()
+    story.world.run_until(at(11, 33, day=3))
+    story.run()
+    assert story.sizes() == (0, 4, 4), "the block is active, so the size is set at once"
+    story.world.run_until(at(10, 53))
+    story.run()
+    assert story.sizes() == (0, 0, 0)
+    story.world.run_until(at(10, 59))
+    assert story.instances() == 0
+
+
+def test_case_b08_instances_that_outlive_the_scale_in_are_reported(story):
+    story.block()
+    story.group(protects_new_instances=True)
+    story.enrol()
+    story.run()
+    story.world.run_until(at(10, 55))
+    late = story.run()
+    assert story.sizes() == (0, 0, 0)
+    assert any("4 instances are still there" in problem for problem in problems(late))
+    assert "4 instances are still there" in story.record()["groups_error"]
+
+
+def test_case_b29_a_group_that_grows_again_is_emptied_again(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    story.world.run_until(at(10, 54))
+    story.scaling.update_auto_scaling_group(AutoScalingGroupName="train", MaxSize=2, DesiredCapacity=2)
+    story.world.run_until(at(10, 56))
+    again = story.run()
+    assert story.sizes() == (0, 0, 0)
+    assert "train: sizes set from 0/2/2 to 0/0/0" in again.output["changes"]
+    assert any("after the scale-in for cr-0a1" in problem for problem in problems(again))
+    fine = story.run()
+    assert problems(fine) == []
+    assert "groups_error" not in story.record()
+    assert "error" not in story.record()
+
+
+def test_case_b29_an_eks_node_group_and_a_missing_group_are_refused_and_the_others_go_on(story):
+    story.block()
+    story.group()
+    story.group("eks-nodes", tags={"eks:nodegroup-name": "gpu"})
+    story.enrol(groups=["eks-nodes", "nowhere", "train", {"eks_cluster": "ml", "eks_nodegroup": "gpu"}])
+    execution = story.run()
+    assert set(story.armed()) == {START, END}
+    assert story.armed("eks-nodes") == {}
+    error = story.record()["groups_error"]
+    assert "eks-nodes: belongs to the EKS managed node group gpu" in error
+    assert "nowhere: is no Auto Scaling group" in error
+    assert "ml/gpu: is an EKS managed node group" in error
+    assert [group["arranged"] for group in execution.output["groups"]] == [False, False, True, False]
+    assert "groups_armed" not in story.record(), "so the next sweep tries again"
+
+
+def test_case_b31_nothing_is_started_into_a_dying_block(story):
+    story.block(start="2026-05-02T11:30:00Z")
+    story.group()
+    story.enrol()
+    story.world.run_until(at(10, 45))
+    story.run()
+    assert story.sizes() == (0, 0, 0)
+    assert story.instances() == 0
+
+
+def test_case_b32_the_end_of_one_block_leaves_the_others_share(story):
+    story.block(instance_count=2)
+    story.block("cr-0b2", instance_count=3, end="2026-05-06T11:30:00Z")
+    story.group()
+    story.market.groups.get(ACCOUNT, REGION, "train").reservation_ids.append("cr-0b2")
+    story.enrol("a")
+    story.enrol("b", capacity_block_id="cr-0b2")
+    story.run("a")
+    assert len(story.armed()) == 4
+    assert story.run("b", "cr-0b2").output["changes"] == [], "either record arranges the whole group"
+    story.world.run_until(at(0, 0))
+    assert story.sizes() == (0, 5, 5)
+    story.world.run_until(at(10, 59))
+    assert story.sizes() == (0, 3, 3)
+
+
+def test_case_b32_every_group_of_a_block_is_armed(story):
+    story.block()
+    story.group("x")
+    story.group("y")
+    story.enrol(groups=[{"auto_scaling_group": "x", "instances": 3}, {"auto_scaling_group": "y", "instances": 1}])
+    story.run()
+    assert story.armed("x") == {START: (at(11, 35, day=3), 3), END: (at(10, 53), 0)}
+    assert story.armed("y") == {START: (at(11, 35, day=3), 1), END: (at(10, 53), 0)}
+
+
+def test_groups_that_want_more_than_was_bought_are_reported(story):
+    story.block()
+    story.group("x")
+    story.group("y")
+    story.enrol(groups=["x", "y"])
+    story.run()
+    assert "groups want 8 instances and cr-0a1 has 4" in story.record()["groups_error"]
+
+
+def test_case_b32_a_group_whose_other_block_cannot_be_read_keeps_what_is_armed(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    before = story.armed()
+    story.enrol("broken", capacity_block_id="cr-0b2", extend_by_days="many")
+    story.world.market.blocks.get("cr-0a1", REGION).end = at(11, 30, day=5)
+    execution = story.run()
+    assert story.armed() == before
+    assert any("record broken names this group and cannot be read" in problem for problem in problems(execution))
+
+
+def test_case_b36_the_size_is_set_as_soon_as_the_block_is_there(story):
+    story.block(delivered_after_minutes=4)
+    story.group()
+    story.enrol()
+    story.run()
+    story.world.run_until(at(11, 31, day=3))
+    story.run()
+    assert story.sizes() == (0, 0, 0), "not yet: the block is still scheduled at 11:33"
+    story.world.run_until(at(11, 34, day=3))
+    story.run()
+    assert story.instances() == 4
+    activities = story.scaling.describe_scaling_activities(AutoScalingGroupName="train")["Activities"]
+    assert {activity["StatusCode"] for activity in activities} == {"Successful"}, "no launch failed"
+
+
+def test_case_b36_ec2s_event_makes_it_sooner(story):
+    story.market.faults.clear()
+    story.block(delivered_after_minutes=2)
+    story.group()
+    story.enrol()
+    story.run()
+    story.world.run_until(at(11, 34, day=3))
+    assert story.instances() == 4
+
+
+def test_counts_that_are_still_zero_are_taken_from_the_size_tag(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    assert story.armed()[START] == (at(11, 35, day=3), 4)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_busy_service_is_tried_again(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.market.faults.add(kind="throttle", operation="BatchPutScheduledUpdateGroupAction", times=6)
+    execution = story.run()
+    assert execution.status == "SUCCEEDED"
+    assert set(story.armed()) == {START, END}
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_service_that_stays_busy_ends_in_fail_and_the_other_group_is_done(story):
+    story.block()
+    story.group("x")
+    story.group("y", suspended_processes=["ScheduledActions"])
+    story.enrol(groups=["x", "y"])
+    story.world.run_until(at(11, 31, day=3))
+    story.market.faults.add(kind="throttle", operation="UpdateAutoScalingGroup", times=None)
+    execution = story.run()
+    assert execution.status == "FAILED"
+    assert execution.error == "AutoScalingBusyError"
+    assert set(story.armed("x")) == {END}
+    assert set(story.armed("y")) == {END}
+    assert len(story.told()) == 1, "what was written is told, once"
+    assert "groups_armed" not in story.record()
+
+
+def test_a_refusal_inside_an_answer_of_200_is_seen_and_names_the_action(story):
+    story.block()
+    story.group()
+    story.enrol()
+    for number in range(125):
+        story.scaling.put_scheduled_update_group_action(
+            AutoScalingGroupName="train",
+            ScheduledActionName=f"other-{number}",
+            StartTime=at(0, 0, day=20) + timedelta(minutes=number),
+            DesiredCapacity=0,
+        )
+    execution = story.run()
+    assert execution.status == "SUCCEEDED"
+    assert any(f"{END}: LimitExceeded" in problem for problem in problems(execution))
+    assert "groups_armed" not in story.record()
+
+
+def test_case_b18_a_read_that_fails_is_not_nothing_there(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.run()
+    before, record = story.armed(), story.record()
+    story.market.faults.add(kind="denied", operation="DescribeCapacityReservations", times=None)
+    execution = story.run()
+    assert execution.status == "FAILED"
+    assert execution.path[-1] == "Groups not arranged"
+    assert story.armed() == before
+    assert story.record() == record
+
+
+def test_a_block_that_vanishes_before_its_end_keeps_its_actions(story):
+    story.block()
+    story.group()
+    story.enrol(end_time="2026-05-04T11:30:00Z")
+    story.run()
+    before = story.armed()
+    story.enrol(end_time="2026-05-04T11:30:00Z", capacity_block_id="cr-0gone")
+    execution = story.run()
+    assert execution.error == "UnreadableReservationError"
+    assert story.armed() == before
+
+
+def test_another_error_on_the_record_is_not_overwritten(story):
+    story.block()
+    story.enrol(groups=["nowhere"], error="no approver")
+    story.run()
+    assert story.record()["error"] == "no approver"
+    assert "nowhere" in story.record()["groups_error"]
+
+
+def test_the_sample_input_of_the_workflow_is_accepted(story):
+    given = json.loads((Path(__file__).parents[3] / "events" / "scale-groups.json").read_text("utf-8"))
+    execution = story.world.start("ScaleGroupsWorkflow", given, "sample")
+    story.world.run_until(NOW + timedelta(minutes=1))
+    assert execution.status == "SUCCEEDED"
+    assert execution.output == {
+        "environment": given["environment"],
+        "reservation_id": given["reservation_id"],
+        "changes": [],
+        "groups": [],
+    }
