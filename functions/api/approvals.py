@@ -1,18 +1,20 @@
-"""Routes of the approvals: who is asked what, and answers given with the API key."""
+"""Routes of the approvals: who is asked what, and answers given with the API key.
+
+What decides an approval is imported where it is needed: most requests are about records, and a start should not pay for it.
+"""
 
 from datetime import datetime
 from typing import Any
 
 from api.http import Answer, RefusedError, Request, invalid
 from api.paging import asked_start, page
-from blockkeeper.aws.approvals import KIND, TooManyAnswersError, decide
 from blockkeeper.aws.table import query_kind
-from blockkeeper.domain.approval import API_CALLER, ApprovalStatus, Decision, request_from, request_item
-from blockkeeper.domain.approval import Answer as Vote
 from blockkeeper.domain.problem import Problem
 from blockkeeper.schema_check import schema, schema_problems
 from blockkeeper.telemetry import log
 
+KIND = "approval"
+OPEN = "OPEN"
 # Who holds the API key may answer for others and says for whom; the prefix keeps it apart from an approver's own answer.
 _KEY_HOLDER = "api-key"
 # As long as an execution's name; see schemas/approve-purchase.schema.json.
@@ -36,21 +38,19 @@ def list_approvals(request: Request) -> Answer:
 
 def approve(request: Request) -> Answer:
     """`POST /approvals/{id}/approve`."""
-    return _answer_one(request, Decision.APPROVE)
+    return _answer_one(request, "approve")
 
 
 def reject(request: Request) -> Answer:
     """`POST /approvals/{id}/reject`."""
-    return _answer_one(request, Decision.REJECT)
+    return _answer_one(request, "reject")
 
 
 def approve_open(record: Item, fields: Item, now: datetime) -> Answer:
     """Approve the one open request about the block that a record names (`PATCH /{PK}`)."""
     pk = record["PK"]
     items = (_shown(item, now) for item in query_kind(KIND, prefix=f"{record['capacity_block_id']}-"))
-    found = [
-        item["approval_id"] for item in items if (item.get("environment"), item["status"]) == (pk, ApprovalStatus.OPEN)
-    ]
+    found = [item["approval_id"] for item in items if (item.get("environment"), item["status"]) == (pk, OPEN)]
     if not found:
         status = record.get("status")
         message = (
@@ -62,10 +62,10 @@ def approve_open(record: Item, fields: Item, now: datetime) -> Answer:
             f"{pk} has {len(found)} open requests; answer one with POST /approvals/{{id}}/approve: {', '.join(found)}"
         )
         raise RefusedError(409, "ambiguous", message)
-    return _decide(found[0], Decision.APPROVE, fields, now)
+    return _decide(found[0], "approve", fields, now)
 
 
-def _answer_one(request: Request, decision: Decision) -> Answer:
+def _answer_one(request: Request, decision: str) -> Answer:
     fields = request.fields()
     if problems := schema_problems("approval-answer", fields):
         raise invalid(problems)
@@ -75,10 +75,14 @@ def _answer_one(request: Request, decision: Decision) -> Answer:
     return _decide(approval_id, decision, fields, request.now)
 
 
-def _decide(approval_id: str, decision: Decision, fields: Item, now: datetime) -> Answer:
+def _decide(approval_id: str, decision: str, fields: Item, now: datetime) -> Answer:
+    from blockkeeper.aws.approvals import TooManyAnswersError, decide
+    from blockkeeper.domain.approval import API_CALLER, Decision, request_item
+    from blockkeeper.domain.approval import Answer as Vote
+
     who = f"{API_CALLER}{fields.get('approver', _KEY_HOLDER)}"
     try:
-        decided = decide(approval_id, decision, who, fields.get("reason"), now)
+        decided = decide(approval_id, Decision(decision), who, fields.get("reason"), now)
     except TooManyAnswersError as error:
         raise RefusedError(409, "changed_meanwhile", str(error)) from None
     if decided.request is None:
@@ -97,7 +101,9 @@ def _not_found() -> RefusedError:
 
 def _shown(item: Item, now: datetime) -> Item:
     """Only what the schema names, never the task token (design rule 8); an open request whose time is over shows as expired."""
-    status = item.get("status", ApprovalStatus.OPEN.value)
+    from blockkeeper.domain.approval import request_from
+
+    status = item.get("status", OPEN)
     try:
         status = request_from({**item, "approval_id": item["id"]}).standing(now).value
     except (KeyError, ValueError, TypeError):

@@ -7,7 +7,6 @@ import, so it is imported when the first body is checked, not when a function st
 import json
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -80,6 +79,8 @@ def _problems(error: Any) -> Iterator[Problem]:
                 words = error.schema.get("properties", {}).get(missing, {})
                 yield Problem(_inside(field, missing), "is missing", *_words(words))
     elif error.validator == "additionalProperties":
+        from difflib import get_close_matches
+
         known = [name for name, words in error.schema["properties"].items() if not words.get("readOnly")]
         for extra in error.instance:
             if extra not in error.schema["properties"]:
