@@ -371,12 +371,12 @@ def _sizes_now(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datet
         return None
     level = _level(spans, moment)
     present = group.sizes
-    minimum, maximum, desired = present.minimum or 0, present.maximum or 0, present.desired or 0
+    maximum, desired = present.maximum or 0, present.desired or 0
     # A missed start is made up for only when the block is there (case B36) and still of use (case B31).
     startable = any(span.reservation.state == "active" and span.reservation.end - now >= LEAST_LEFT for span in lasting)
     if startable and (maximum < level or desired == 0):
         return Sizes(0, level, level)
-    if max(minimum, maximum, desired) <= level:
+    if maximum <= level:
         return None
     late = [span for span in drained if now >= span.drains + SCHEDULED_ACTION_LATENESS]
     if late:

@@ -428,6 +428,28 @@ def test_a_service_that_stays_busy_ends_in_fail_and_the_other_group_is_done(stor
     assert "groups_armed" not in story.record()
 
 
+def test_an_action_that_does_not_stand_after_it_was_written_is_no_success(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.market.schedules._put = lambda *_: None
+    execution = story.run()
+    assert execution.error == "AutoScalingBusyError"
+    assert f"train: does not show what was written: {START}, {END}" in execution.cause
+    assert "groups_armed" not in story.record()
+
+
+def test_sizes_that_do_not_stand_after_they_were_set_are_no_success(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.world.run_until(at(11, 31, day=3))
+    story.market.groups.resize = lambda *_: None
+    execution = story.run()
+    assert execution.error == "AutoScalingBusyError"
+    assert "train: shows sizes 0/0/0 after 0/4/4 were set" in execution.cause
+
+
 def test_a_refusal_inside_an_answer_of_200_is_seen_and_names_the_action(story):
     story.block()
     story.group()
