@@ -15,6 +15,7 @@ from samtranslator.yaml_helper import yaml_parse
 ROOT = Path(__file__).resolve().parents[2]
 # Where `sam package` would have put code and definitions; the transform refuses local paths.
 PACKAGED = "s3://bucket/key"
+LOCAL_PATHS = {"AWS::Serverless::StateMachine": "DefinitionUri", "AWS::Serverless::LayerVersion": "ContentUri"}
 
 
 class _NoManagedPolicies:
@@ -30,8 +31,8 @@ def translated(path: Path) -> dict[str, Any]:
     document: dict[str, Any] = yaml_parse(path.read_text("utf-8"))
     document["Globals"]["Function"]["CodeUri"] = PACKAGED
     for resource in document["Resources"].values():
-        if resource["Type"] == "AWS::Serverless::StateMachine":
-            resource["Properties"]["DefinitionUri"] = PACKAGED
+        if (local_path := LOCAL_PATHS.get(resource["Type"])) is not None:
+            resource["Properties"][local_path] = PACKAGED
     result: dict[str, Any] = transform(document, {}, _NoManagedPolicies(), passthrough_metadata=True)
     return result
 
