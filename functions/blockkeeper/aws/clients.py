@@ -5,11 +5,14 @@ sent twice (design, "Buying exactly once").
 """
 
 import os
+from contextlib import suppress
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.utils import parse_timestamp
 
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 10
@@ -30,7 +33,23 @@ def client(service: str, region: str | None = None, account: str | None = None, 
         account: 12 digits of the account to act in; None, or the function's own account, is where the function runs. In any other
             account the role `MEMBER_ROLE_NAME` is assumed there (STS AssumeRole).
     """
-    return _session(account).client(service, region_name=region, config=config)
+    session = _session(account)
+    session._session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read_timestamp)  # noqa: SLF001 - see read_timestamp
+    return session.client(service, region_name=region, config=config)
+
+
+def read_timestamp(value: Any) -> datetime:
+    """A time in an answer of AWS. EC2 writes ISO 8601, which Python reads hundreds of times faster than botocore's dateutil does.
+
+    A sweep reads three times for each block, and they took almost half of its own work (`python -m bench.sweep`).
+    """
+    if isinstance(value, str):
+        with suppress(ValueError):
+            instant = datetime.fromisoformat(value)
+            if instant.tzinfo is not None:
+                return instant
+    parsed: datetime = parse_timestamp(value)
+    return parsed
 
 
 def own_account() -> str:

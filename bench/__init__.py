@@ -1,0 +1,1 @@
+"""Measurements, as ratios within one run. Nothing in `tests/` asserts a time."""
