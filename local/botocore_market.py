@@ -1,8 +1,8 @@
 """Answers boto3's EC2 and Auto Scaling calls from a market in the same process.
 
-Everything of botocore stays in the way: its validation, serializer, signer, retries, timeouts' errors and parser; only the sending is
-replaced. So a test sees what it would see of AWS, and nothing can drift from the SDK. Calls that the market does not know, and other
-services, go where they would go anyway (for instance to moto's `mock_aws`, which may be active at the same time).
+Everything of botocore stays in the way: its validation, serializer, signer, retries, errors and parser; only the sending is
+replaced. So a test sees what it would see of AWS, and nothing can drift from the SDK. Calls that the market does not know,
+and other services, go where they would go anyway (for instance to moto's `mock_aws`, which may be active at the same time).
 """
 
 import re
@@ -14,12 +14,15 @@ from urllib.parse import parse_qsl
 import boto3
 from botocore import session as botocore_session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
 from local.market import LostAnswerError, Market, MarketError, wire
+from local.market.caller import Caller
 
 _SERVICES = {"ec2": "ec2", "auto-scaling": "autoscaling"}
 _CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/")
+# Handlers after ours still see the request: moto's would answer it by its address, or fail on a call that it does not know.
 _ANSWERED = "http://answered-by-the-market.invalid/"
 _ACCOUNT = re.compile(r"\d{12}")
 
@@ -31,23 +34,20 @@ def attach(
 ) -> None:
     """Let clients that `session` makes after this call EC2 and Auto Scaling of `market`.
 
-    `account_of` maps an access key to its account. Left out: a key of twelve digits is its own account, temporary credentials of moto's
-    STS belong to the role's account, any other to the market's own.
+    `account_of` maps an access key to its account. Left out: a key of twelve digits is its own account, temporary credentials
+    of moto's STS belong to the role's account, any other to the market's own.
     """
     raw = session._session if isinstance(session, boto3.Session) else session
     known = market.operations()
 
-    def send(request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse | None:
+    def send(request: AWSPreparedRequest, event_name: str, **_more: Any) -> AWSResponse | None:
         _, service_id, operation = event_name.split(".")
         service = _SERVICES[service_id]
         if (service, operation) not in known:
             return None
         access_key, region = _signer(request)
         account = (account_of or account_of_key)(access_key) or market.account_id
-        url = request.url
-        # Handlers after this one still see the request; moto's would answer it by its address, or fail on a call it does not know.
-        request.url = _ANSWERED
-        return _sent(market, service, operation, request, url, region, account)
+        return _sent(market, service, operation, request, Caller(account, region))
 
     for service_id in _SERVICES:
         raw.get_component("event_emitter").register_first(f"before-send.{service_id}", send)
@@ -74,20 +74,19 @@ def _signer(request: AWSPreparedRequest) -> tuple[str, str]:
     return found["key"], found["region"]
 
 
-def _sent(
-    market: Market, service: str, operation: str, request: AWSPreparedRequest, url: str, region: str, account: str
-) -> AWSResponse:
+def _sent(market: Market, service: str, operation: str, request: AWSPreparedRequest, caller: Caller) -> AWSResponse:
+    url, request.url = request.url, _ANSWERED
     body = request.body.decode() if isinstance(request.body, bytes) else str(request.body)
     try:
         params = wire.parse_request(service, operation, dict(parse_qsl(body, keep_blank_values=True)))
-        answer = wire.answer(service, operation, market.call(service, operation, params, region, account))
+        answer = wire.answer(service, operation, market.call(service, operation, params, caller.region, caller.account))
     except MarketError as refused:
         answer = wire.refusal(service, refused)
     except LostAnswerError as lost:
         if lost.hangs:
             raise ReadTimeoutError(endpoint_url=url, error=lost) from lost
         raise ConnectionClosedError(endpoint_url=url, error=lost) from lost
-    return AWSResponse(url, answer.status, answer.headers, _Raw(answer.body))
+    return AWSResponse(url, answer.status, HTTPHeaders.from_dict(answer.headers), _Raw(answer.body))
 
 
 class _Raw(BytesIO):

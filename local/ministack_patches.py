@@ -54,7 +54,7 @@ def _installed_version() -> str:
     return version(ministack.__name__)
 
 
-# -- (a) 1.5.33: `TimeoutSeconds` as a JSONata string raises a TypeError; and task timeouts follow the market's clock -------------------
+# -- (a) 1.5.33: `TimeoutSeconds` as a JSONata string raises a TypeError; and task timeouts follow the market's clock
 
 
 def callback_and_task_timeouts(clock: MarketClock) -> None:
@@ -90,20 +90,22 @@ def callback_and_task_timeouts(clock: MarketClock) -> None:
 
 
 class MarketEvent(threading.Event):
-    """An event whose `wait` takes market seconds."""
+    """An event whose `wait` ends that many market seconds after the event was made: a task's timeout runs from its start, not from
+    the end of the call that asks."""
 
     def __init__(self, clock: MarketClock) -> None:
         super().__init__()
         self._clock = clock
+        self._made = clock.now()
 
     def wait(self, timeout: float | None = None) -> bool:
         if timeout is None:
             return super().wait()
-        self._clock.wait_until(self._clock.now() + dt.timedelta(seconds=timeout), cancelled=self.is_set)
+        self._clock.wait_until(self._made + dt.timedelta(seconds=timeout), cancelled=self.is_set)
         return self.is_set()
 
 
-# -- (b) 1.5.33: an error of the function that asks, on a waitForTaskToken task, is swallowed ---------------------------------------
+# -- (b) 1.5.33: an error of the function that asks, on a waitForTaskToken task, is swallowed
 
 
 def errors_of_asking_functions() -> None:
@@ -133,7 +135,7 @@ def errors_of_asking_functions() -> None:
     stepfunctions._invoke_with_callback = invoke
 
 
-# -- (c) 1.5.33: an execution's name in use: another error than AWS's, no idempotent start, and `.sync` overwrites the older run --------
+# -- (c) 1.5.33: an execution's name in use: another error than AWS's, no idempotent start, and `.sync` overwrites the older run
 
 
 def names_of_executions() -> None:
@@ -175,10 +177,6 @@ def names_of_executions() -> None:
     stepfunctions._start_execution = start
     stepfunctions._invoke_nested_start_execution = nested
     stepfunctions._invoke_nested_start_execution_sync = nested_and_wait
-    for table in (value for value in vars(stepfunctions).values() if isinstance(value, dict)):
-        for key, value in table.items():
-            if value is start_execution:
-                table[key] = start
 
 
 def _execution_of(request: dict[str, Any]) -> dict[str, Any] | None:
@@ -198,7 +196,7 @@ def _same_json(one: str, other: str) -> bool:
         return one == other
 
 
-# -- (d) 1.5.33: the context object lacks Execution.RedriveCount --------------------------------------------------------------------
+# -- (d) 1.5.33: the context object lacks Execution.RedriveCount
 
 
 def redrive_count() -> None:
@@ -215,7 +213,7 @@ def redrive_count() -> None:
     stepfunctions._evaluate_jsonata = evaluate_with_count
 
 
-# -- (e) 1.5.33: everything runs in real time ---------------------------------------------------------------------------------------
+# -- (e) 1.5.33: everything runs in real time
 
 
 def step_functions_clock(clock: MarketClock) -> None:
@@ -270,7 +268,7 @@ def restart_schedules(clock: MarketClock) -> None:
         scheduler._schedule_last_fired[key] = now
 
 
-# -- (f) 1.5.33: IAM knows no resource of Capacity Block purchases and of Auto Scaling calls, and compares policies with `*` --------
+# -- (f) 1.5.33: IAM knows no resource of Capacity Block purchases and of Auto Scaling calls, and compares policies with `*`
 
 
 def resources_of_calls(market: Market) -> None:
@@ -280,7 +278,7 @@ def resources_of_calls(market: Market) -> None:
     """
     extract = iam_actions.extract_resource_arn
 
-    def extract_known(
+    def extract_known(  # noqa: PLR0917 - upstream's own arguments
         service: str, method: str, path: str, headers: Any, body: Any, query_params: Any, region: str, account_id: str
     ) -> str:
         action = iam_actions._query_param(query_params, "Action")

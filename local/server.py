@@ -6,9 +6,10 @@ Credentials: an access key of twelve digits is the root user of that account, wi
 
     AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_ACCESS_KEY_ID=111122223333 AWS_SECRET_ACCESS_KEY=local AWS_DEFAULT_REGION=us-east-1
 
-serve sam, the AWS CLI and boto3 alike. IAM is enforced (`--no-auth` turns it off): a deployed function calls with its own role's temporary
-credentials and is refused what its role does not allow. Step Functions' and EventBridge's own calls on behalf of a role are not
-checked by MiniStack. Other accounts exist as soon as someone calls with their number as the key; `sts:AssumeRole` crosses accounts.
+serve sam, the AWS CLI and boto3 alike. IAM is enforced (`--no-auth` turns it off): a deployed function calls with its own
+role's temporary credentials and is refused what its role does not allow. Step Functions' and EventBridge's own calls on
+behalf of a role are not checked by MiniStack. Other accounts exist as soon as someone calls with their number as the key;
+`sts:AssumeRole` crosses accounts.
 
 API Gateway: an API with the URL `https://{id}.execute-api...amazonaws.com/{stage}` is at `{endpoint}/_aws/execute-api/{id}/{stage}`
 (`LocalAws.api_url`). Mails are at `/_ministack/ses/messages`.
@@ -57,7 +58,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-# -- the server's process --------------------------------------------------------------------------------------------------------------
+# -- the server's process
 
 _lost_answer: contextvars.ContextVar[LostAnswerError | None] = contextvars.ContextVar("lost_answer", default=None)
 
@@ -87,7 +88,7 @@ def serve(port: int, *, auth: bool, speed: float, start_at: datetime | None) -> 
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await hypercorn_serve(_app(market, ministack_app), config, shutdown_trigger=stopped.wait)  # type: ignore[arg-type]
+        await hypercorn_serve(_app(market, ministack_app), config, shutdown_trigger=stopped.wait)
 
     asyncio.run(run())
 
@@ -205,7 +206,7 @@ async def _cut_off(send: Send) -> None:
     await send({"type": "http.response.body", "body": b"<", "more_body": False})
 
 
-# -- control ---------------------------------------------------------------------------------------------------------------------------
+# -- control
 
 
 async def _control(market: Market, scope: Scope, receive: Receive, send: Send) -> None:
@@ -338,7 +339,7 @@ _CONTROLS: dict[tuple[str, str], Callable[[Market, Any], Any]] = {
 }
 
 
-# -- the handle of who starts it -------------------------------------------------------------------------------------------------------
+# -- the handle of who starts it
 
 
 class LocalAws:

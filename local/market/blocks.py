@@ -156,7 +156,7 @@ class Blocks:
             "InvalidCapacityReservationId.NotFound", f"The capacity reservation '{reservation_id}' does not exist."
         )
 
-    # -- calendar --------------------------------------------------------------------------------------------------------------
+    # -- calendar
 
     def plan(self, block: Block) -> None:
         """Plan the block's events from now on; what was planned before is void."""
@@ -198,7 +198,7 @@ class Blocks:
         assert block.end is not None  # noqa: S101 - only blocks with a calendar announce
         detail = {"capacity-reservation-id": block.reservation_id, "end-date": events.instant_text(block.end)}
         for account in sorted({block.owner_id} | consumers):
-            self._market.emit("aws.ec2", detail_type, account, block.region, [block.arn], detail)
+            self._market.emit("aws.ec2", detail_type, Caller(account, block.region), [block.arn], detail)
 
     def move_end(self, block: Block, end: datetime) -> None:
         """Let EndDate move, and plan the rest of the block's life anew."""
@@ -209,7 +209,7 @@ class Blocks:
         self.plan(block)
         self._market.groups.block_changed(block)
 
-    # -- calls -----------------------------------------------------------------------------------------------------------------
+    # -- calls
 
     def _describe_reservations(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         wanted = params.get("CapacityReservationIds")

@@ -4,6 +4,8 @@ import uuid
 from datetime import datetime
 from typing import Any
 
+from local.market.errors import MarketError
+
 DELIVERED = "Capacity Block Delivered"
 EXPIRATION_WARNING = "Capacity Block Expiration Warning"
 OLDER_SPELLING = {
@@ -52,8 +54,7 @@ def api_call_detail(
     region: str,
     at: datetime,
     params: dict[str, Any],
-    answer: dict[str, Any] | None,
-    error: tuple[str, str] | None,
+    outcome: dict[str, Any] | MarketError,
 ) -> dict[str, Any]:
     """CloudTrail's record of a management call; EC2's error codes carry the prefix `Client.`."""
     detail: dict[str, Any] = {
@@ -65,15 +66,15 @@ def api_call_detail(
         "awsRegion": region,
         "sourceIPAddress": "127.0.0.1",
         "requestParameters": {f"{operation}Request": plain(params)},
-        "responseElements": None if answer is None else {f"{operation}Response": plain(answer)},
+        "responseElements": None if isinstance(outcome, MarketError) else {f"{operation}Response": plain(outcome)},
         "readOnly": False,
         "eventType": "AwsApiCall",
         "managementEvent": True,
         "recipientAccountId": account,
         "eventCategory": "Management",
     }
-    if error is not None:
-        detail["errorCode"], detail["errorMessage"] = f"Client.{error[0]}", error[1]
+    if isinstance(outcome, MarketError):
+        detail["errorCode"], detail["errorMessage"] = f"Client.{outcome.code}", outcome.message
     return detail
 
 

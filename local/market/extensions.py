@@ -1,4 +1,7 @@
-"""Extensions of a block: offerings, the purchase, and the payment that decides it. Source: EC2 User Guide "Extend Capacity Blocks"."""
+"""Extensions of a block: offerings, the purchase, and the payment that decides it.
+
+Source: EC2 User Guide "Extend Capacity Blocks".
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -61,7 +64,7 @@ class Extensions:
         """What was bought for a reservation, oldest first."""
         return [each for each in self._bought if each.offering.block.reservation_id == reservation_id]
 
-    # -- search ----------------------------------------------------------------------------------------------------------------
+    # -- search
 
     def _search(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         hours = params["CapacityBlockExtensionDurationHours"]
@@ -93,7 +96,7 @@ class Extensions:
         if not rules.EXTENSION_CLOSES <= left <= rules.EXTENSION_OPENS:
             raise MarketError(
                 "IncorrectState",
-                f"'{block.reservation_id}' ends at {block.end:%Y-%m-%dT%H:%M:%SZ}; it can be extended from 56 days to 1 hour before.",
+                f"'{block.reservation_id}' ends at {block.end:%Y-%m-%dT%H:%M:%SZ}; extend it from 56 days to 1 hour before.",
             )
 
     def _offered(self, block: Block, hours: int, caller: Caller) -> list[ExtensionOffering]:
@@ -104,13 +107,13 @@ class Extensions:
             return []
         if block.offering.hours is not None and hours not in block.offering.hours:
             return []
-        self._change_price(_SEARCH, block, hours, caller)
+        self._change_price(_SEARCH, block, caller)
         other = self._market.strikes("other_durations", _SEARCH, caller, block.reservation_id)
         offered_hours = hours + other.hours if other else hours
         fee = block.fee(offered_hours)
         return [] if fee is None else [self._offering(block, offered_hours, hours, rules.fee_text(fee))]
 
-    def _change_price(self, operation: str, block: Block, hours: int, caller: Caller) -> None:
+    def _change_price(self, operation: str, block: Block, caller: Caller) -> None:
         change = self._market.strikes("price_change", operation, caller, block.reservation_id)
         if change is None:
             return
@@ -132,13 +135,13 @@ class Extensions:
         self._offerings[offering.offering_id] = offering
         return offering
 
-    # -- purchase --------------------------------------------------------------------------------------------------------------
+    # -- purchase
 
     def _purchase(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         block = self._market.blocks.find(params["CapacityReservationId"], caller)
         offering = self._named(params["CapacityBlockExtensionOfferingId"], block)
         self._check_extendable(block, caller)
-        self._change_price(_PURCHASE, block, offering.hours, caller)
+        self._change_price(_PURCHASE, block, caller)
         self._check_stands(offering)
         if params.get("DryRun"):
             raise dry_run()
@@ -193,7 +196,7 @@ class Extensions:
     def _payment_failed(extension: Extension) -> None:
         extension.status = "payment-failed"
 
-    # -- history ---------------------------------------------------------------------------------------------------------------
+    # -- history
 
     def _history(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         wanted = params.get("CapacityReservationIds") or []

@@ -27,8 +27,8 @@ class Fault:
 
     `operation`, `region`, `account` and `reservation_id` narrow where (None: everywhere; event faults compare `operation` with the
     event's detail-type); `times` is how often it still happens (None: until removed).
-    `price_change` takes `percent` (`"10"` is a tenth dearer) or `value` (the new fee in USD); `other_durations` takes `hours`, by which
-    the offered length differs from the one asked for.
+    `price_change` takes `percent` (`"10"` is a tenth dearer) or `value` (the new fee in USD); `other_durations` takes `hours`, by
+    which the offered length differs from the one asked for.
     """
 
     kind: Kind

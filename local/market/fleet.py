@@ -1,7 +1,7 @@
 """Fleets: blocks, offerings and groups written as JSON, with times relative to now.
 
-A moment is ISO 8601 in UTC (`2026-05-04T11:30:00Z`), or relative to the market's time when the fleet is loaded: `now+30h`, `now-2d`,
-`now+45m`; `now+30h@11:30` is the first 11:30 UTC at or after that.
+A moment is ISO 8601 in UTC (`2026-05-04T11:30:00Z`), or relative to the market's time when the fleet is loaded: `now+30h`,
+`now-2d`, `now+45m`; `now+30h@11:30` is the first 11:30 UTC at or after that.
 """
 
 import json

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.market.blocks import Block
+from local.market.caller import Caller
 from local.market.events import instant_text
 from local.market.instances import Instance
 
@@ -40,7 +41,10 @@ NO_CAPACITY = (
     "Launching EC2 instance failed."
 )
 PROTECTED = "Could not scale to desired capacity because all remaining instances are protected from scale in."
-_RECLAIMED = "an instance was taken out of service in response to an EC2 health check that indicated it had been terminated or stopped."
+_RECLAIMED = (
+    "an instance was taken out of service in response to an EC2 health check "
+    "that indicated it had been terminated or stopped."
+)
 
 
 @dataclass
@@ -134,7 +138,7 @@ class Groups:
     def of(self, account: str, region: str) -> list[Group]:
         return [group for key, group in sorted(self.by_key.items()) if key[:2] == (account, region)]
 
-    # -- what changes a group --------------------------------------------------------------------------------------------------
+    # -- what changes a group
 
     def resize(self, group: Group, minimum: int, maximum: int, desired: int, cause: str) -> None:
         """Set the sizes and let the group follow; `cause` is the first half of the activity's Cause."""
@@ -164,7 +168,7 @@ class Groups:
             if "ReplaceUnhealthy" not in group.suspended:
                 self.reconcile(group, "")
 
-    # -- following the desired capacity ----------------------------------------------------------------------------------------
+    # -- following the desired capacity
 
     def reconcile(self, group: Group, cause: str) -> None:
         """Launch or terminate until the group has its desired capacity, as far as blocks, hooks and processes let it."""
@@ -258,7 +262,7 @@ class Groups:
             group.members.remove(member)
         self._market.instances.end(member.instance)
 
-    # -- lifecycle hooks -------------------------------------------------------------------------------------------------------
+    # -- lifecycle hooks
 
     def _hold(self, group: Group, member: Member, transition: str, lifecycle: str) -> bool:
         hooks = [hook for hook in group.hooks.values() if hook.transition == transition]
@@ -310,9 +314,9 @@ class Groups:
             "LifecycleTransition": hook.transition,
         }
         detail_type = f"EC2 Instance-{verb} Lifecycle Action"
-        self._market.emit("aws.autoscaling", detail_type, group.account, group.region, [group.arn], detail)
+        self._market.emit("aws.autoscaling", detail_type, Caller(group.account, group.region), [group.arn], detail)
 
-    # -- activities ------------------------------------------------------------------------------------------------------------
+    # -- activities
 
     def record(
         self, group: Group, description: str, cause: str, *, status: str = "Successful", message: str | None = None

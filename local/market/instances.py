@@ -101,7 +101,9 @@ class Instances:
                 "availability-zone-id": block.availability_zone_id,
                 "instance-lifecycle": "capacity-block",
             }
-            self._market.emit("aws.ec2", events.INTERRUPTION_WARNING, each.account, each.region, [each.arn], detail)
+            self._market.emit(
+                "aws.ec2", events.INTERRUPTION_WARNING, Caller(each.account, each.region), [each.arn], detail
+            )
 
     def terminate_block(self, block: Block) -> None:
         """EC2 takes back the block: whatever runs in it ends now, hooks and protection notwithstanding."""

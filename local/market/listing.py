@@ -42,7 +42,7 @@ def _fact(name: str, facts: Facts) -> Callable[[Any], str | Iterable[str] | None
     if name.startswith("tag:") and "tag:" in facts:
         key = name.removeprefix("tag:")
         tags = facts["tag:"]
-        return lambda item: [value for k, value in tags(item) or () if k == key]  # type: ignore[misc]
+        return lambda item: [tag[1] for tag in tags(item) or () if tag[0] == key]
     raise invalid_parameter(f"The filter '{name}' is invalid")
 
 

@@ -82,7 +82,7 @@ class Market:
     def _ec2_parts(self) -> tuple[Blocks, Extensions, Offerings, Instances]:
         return self.blocks, self.extensions, self.offerings, self.instances
 
-    # -- what callers use ------------------------------------------------------------------------------------------------------
+    # -- what callers use
 
     def operations(self) -> frozenset[tuple[str, str]]:
         """The (service, operation) pairs that `call` answers."""
@@ -146,7 +146,7 @@ class Market:
             load_fleet(self, fleet)
         self._deliver()
 
-    # -- what the parts use ----------------------------------------------------------------------------------------------------
+    # -- what the parts use
 
     @property
     def now(self) -> datetime:
@@ -166,13 +166,10 @@ class Market:
         """The planned fault that strikes here."""
         return self.faults.take(kind, operation, caller.account, caller.region, list(reservation_ids))  # type: ignore[arg-type]
 
-    def emit(
-        self, source: str, detail_type: str, account: str, region: str, resources: list[str], detail: dict[str, Any]
-    ) -> None:
+    def emit(self, source: str, detail_type: str, to: Caller, resources: list[str], detail: dict[str, Any]) -> None:
         """Announce something on the account's default bus."""
-        caller = Caller(account, region)
         reservation_id = str(detail.get("capacity-reservation-id", ""))
-        if self.strikes("drop_event", detail_type, caller, reservation_id):
+        if self.strikes("drop_event", detail_type, to, reservation_id):
             return
         if self.older_event_names:
             detail_type = events.OLDER_SPELLING.get(detail_type, detail_type)
@@ -180,18 +177,18 @@ class Market:
             self.number(),
             source=source,
             detail_type=detail_type,
-            account=account,
-            region=region,
+            account=to.account,
+            region=to.region,
             at=self.now,
             resources=resources,
             detail=detail,
         )
-        copies = 2 if self.strikes("duplicate_event", detail_type, caller, reservation_id) else 1
+        copies = 2 if self.strikes("duplicate_event", detail_type, to, reservation_id) else 1
         for _ in range(copies):
             self.events.append(event)
             self._undelivered.append(event)
 
-    # -- within ----------------------------------------------------------------------------------------------------------------
+    # -- within
 
     def _let_happen(self) -> None:
         until = self.clock.now()
@@ -222,9 +219,9 @@ class Market:
         try:
             answer = perform(params, caller)
         except MarketError as refusal:
-            self._record_purchase(service, operation, params, caller, None, refusal)
+            self._record_purchase(service, operation, params, caller, refusal)
             raise
-        self._record_purchase(service, operation, params, caller, answer, None)
+        self._record_purchase(service, operation, params, caller, answer)
         if self.strikes("error_after", operation, caller, *named):
             raise MarketError("InternalError", "An internal error has occurred", 500)
         if self.strikes("timeout_after", operation, caller, *named):
@@ -252,8 +249,7 @@ class Market:
         operation: str,
         params: dict[str, Any],
         caller: Caller,
-        answer: dict[str, Any] | None,
-        refusal: MarketError | None,
+        outcome: dict[str, Any] | MarketError,
     ) -> None:
         if service != "ec2" or not operation.startswith("Purchase"):
             return
@@ -264,12 +260,11 @@ class Market:
             region=caller.region,
             at=self.now,
             params=params,
-            answer=answer,
-            error=None if refusal is None else (refusal.code, refusal.message),
+            outcome=outcome,
         )
         self.agenda.plan(
             self.now + self.cloudtrail_delay,
-            lambda: self.emit("aws.ec2", events.API_CALL, caller.account, caller.region, [], detail),
+            lambda: self.emit("aws.ec2", events.API_CALL, caller, [], detail),
         )
 
 

@@ -57,7 +57,7 @@ class Offerings:
     def operations(self) -> dict[str, Any]:
         return {_SEARCH: self._search, _PURCHASE: self._purchase}
 
-    # -- search ----------------------------------------------------------------------------------------------------------------
+    # -- search
 
     def _search(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         hours = params["CapacityDurationHours"]
@@ -90,7 +90,8 @@ class Offerings:
             and supply.instance_type == params.get("InstanceType", supply.instance_type)
             and supply.ultraserver == params.get("UltraserverType")
             and supply.instances >= count
-            and supply.start >= max(starts_from, self._market.now)
+            and supply.start >= starts_from
+            and supply.start > self._market.now
             and (ends_by is None or supply.end <= ends_by)
             and abs(supply.end - supply.start - timedelta(hours=hours)) <= _NEAR
             and (
@@ -112,7 +113,7 @@ class Offerings:
         self._shown[offering.offering_id] = offering
         return offering
 
-    # -- purchase --------------------------------------------------------------------------------------------------------------
+    # -- purchase
 
     def _purchase(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         offering_id = params["CapacityBlockOfferingId"]

@@ -62,7 +62,7 @@ class ScalingApi:
             raise validation_error(f"AutoScalingGroup name not found - no such group: {name}")
         return group
 
-    # -- groups ----------------------------------------------------------------------------------------------------------------
+    # -- groups
 
     def _create(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params["AutoScalingGroupName"]
@@ -134,7 +134,7 @@ class ScalingApi:
         if group.members and not params.get("ForceDelete"):
             raise MarketError(
                 "ResourceInUse",
-                "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) still in the group.",
+                "You cannot delete an AutoScalingGroup while there are instances still in the group.",
             )
         for member in group.members:
             self._market.instances.end(member.instance)
@@ -173,7 +173,7 @@ class ScalingApi:
         page, token = scaling_page(activities, params, default=100)
         return _with_token({"Activities": page}, token)
 
-    # -- instances -------------------------------------------------------------------------------------------------------------
+    # -- instances
 
     def _protect(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         group = self._group(params["AutoScalingGroupName"], caller)
@@ -194,7 +194,8 @@ class ScalingApi:
         if decrement:
             if group.desired - 1 < group.minimum:
                 raise validation_error(
-                    f"Currently, desiredSize equals minSize ({group.minimum}). Terminating instance without replacement will violate group's min size constraint."
+                    f"Currently, desiredSize equals minSize ({group.minimum}). "
+                    "Terminating instance without replacement will violate group's min size constraint."
                 )
             group.desired -= 1
         self._market.groups.terminate(group, member, "a user request took an instance out of service.")
@@ -202,7 +203,7 @@ class ScalingApi:
         self._market.groups.reconcile(group, "")
         return {"Activity": activity}
 
-    # -- hooks -----------------------------------------------------------------------------------------------------------------
+    # -- hooks
 
     def _put_hook(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         _put_hook(self._group(params["AutoScalingGroupName"], caller), params)
@@ -247,7 +248,7 @@ class ScalingApi:
         self._market.groups.heartbeat(*self._held(params, caller))
         return {}
 
-    # -- processes -------------------------------------------------------------------------------------------------------------
+    # -- processes
 
     def _suspend(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         group = self._group(params["AutoScalingGroupName"], caller)
@@ -262,7 +263,7 @@ class ScalingApi:
         self._market.groups.reconcile(group, "")
         return {}
 
-    # -- tags ------------------------------------------------------------------------------------------------------------------
+    # -- tags
 
     def _tag(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         for tag in params["Tags"]:

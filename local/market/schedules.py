@@ -54,7 +54,7 @@ class Schedules:
             "DescribeScheduledActions": self._describe,
         }
 
-    # -- calls -----------------------------------------------------------------------------------------------------------------
+    # -- calls
 
     def _put_one(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         self._put(self._group(params, caller), params)
@@ -112,7 +112,7 @@ class Schedules:
             raise validation_error(f"AutoScalingGroup name not found - no such group: {name}")
         return group
 
-    # -- rules -----------------------------------------------------------------------------------------------------------------
+    # -- rules
 
     def _put(self, group: Group, request: dict[str, Any]) -> None:
         """Add or overwrite an action.
@@ -155,7 +155,7 @@ class Schedules:
         if group.schedule.pop(name, None) is None:
             raise validation_error(f"Scheduled action name not found: {name}")
 
-    # -- runs ------------------------------------------------------------------------------------------------------------------
+    # -- runs
 
     def _plan(self, group: Group, action: ScheduledAction) -> None:
         starts = action.starts

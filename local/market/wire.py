@@ -1,7 +1,8 @@
-"""EC2's and Auto Scaling's wire format, read and written from botocore's own service models, so that nothing drifts from the SDK."""
+"""EC2's and Auto Scaling's wire format, read and written from botocore's own service models: nothing drifts from the SDK."""
 
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
@@ -33,7 +34,8 @@ def service_model(service: str) -> ServiceModel:
 
 
 def _operation(service: str, operation: str) -> OperationModel:
-    return service_model(service).operation_model(operation)
+    model: OperationModel = service_model(service).operation_model(operation)
+    return model
 
 
 def parse_request(service: str, operation: str, form: Mapping[str, str]) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def parse_request(service: str, operation: str, form: Mapping[str, str]) -> dict
         MarketError: a parameter is missing or malformed.
     """
     model = _operation(service, operation)
-    parser = _PARSERS[service](model)  # type: ignore[no-untyped-call]
+    parser = _PARSERS[service](model, timestamp_parser=_instant)
     try:
         params: dict[str, Any] = parser.parse({"values": form})  # type: ignore[typeddict-item]
     except (ValueError, TypeError) as error:
@@ -53,6 +55,11 @@ def parse_request(service: str, operation: str, form: Mapping[str, str]) -> dict
         if report.has_errors():
             raise MarketError("MissingParameter" if service == "ec2" else "ValidationError", report.generate_report())
     return params
+
+
+def _instant(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def answer(service: str, operation: str, result: dict[str, Any]) -> WireAnswer:

@@ -1,0 +1,141 @@
+"""What MiniStack does in a fresh process, without our patches or (argument `patched`) with them; prints JSON.
+
+Run by `test_ministack_patches.py`: patching changes modules for good, so that each run needs a process of its own.
+"""
+
+import json
+import sys
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ministack.core import iam_actions
+from ministack.services import apigateway_v1, eventbridge, scheduler, stepfunctions
+
+from local.clock import MarketClock
+from local.market import Market
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+MARKET = Market(MarketClock(START, speed=600))
+QUEUE_TASK = "arn:aws:states:::sqs:sendMessage.waitForTaskToken"
+FUNCTION_TASK = "arn:aws:states:::lambda:invoke.waitForTaskToken"
+
+
+def machine(states: dict[str, Any]) -> str:
+    name = f"m{uuid.uuid4().hex[:8]}"
+    arn = f"arn:aws:states:us-east-1:000000000000:stateMachine:{name}"
+    definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": states}
+    stepfunctions._state_machines[arn] = {
+        "stateMachineArn": arn,
+        "name": name,
+        "definition": json.dumps(definition),
+        "roleArn": "arn:aws:iam::000000000000:role/r",
+        "type": "STANDARD",
+        "creationDate": "2026-05-01T00:00:00.000Z",
+    }
+    return arn
+
+
+def run(states: dict[str, Any], **request: Any) -> dict[str, Any]:
+    """The finished execution of a machine."""
+    arn = request.pop("arn", None) or machine(states)
+    _, _, body = stepfunctions._start_sync_execution({"stateMachineArn": arn, "input": "{}", **request})
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def passing(**output: str) -> dict[str, Any]:
+    return {"A": {"Type": "Pass", "Output": output, "End": True}}
+
+
+def asking(resource: str, **more: Any) -> dict[str, Any]:
+    task = {
+        "Type": "Task",
+        "Resource": resource,
+        "Arguments": {"FunctionName": "f", "Payload": {}},
+        "End": True,
+        **more,
+    }
+    return {"A": task}
+
+
+def fail_to_ask(*_: Any) -> None:
+    raise stepfunctions._ExecutionError("Boom", "cannot ask")
+
+
+def nested(arn: str) -> dict[str, Any]:
+    arguments = {"StateMachineArn": arn, "Name": "taken", "Input": {}}
+    return {
+        "A": {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::states:startExecution.sync:2",
+            "Arguments": arguments,
+            "End": True,
+        }
+    }
+
+
+def findings(*, patched: bool) -> dict[str, Any]:
+    stepfunctions._SERVICE_DISPATCH["arn:aws:states:::sqs:sendMessage"] = lambda *_: {}
+    if not patched:
+        stepfunctions._call_lambda = fail_to_ask
+    found: dict[str, Any] = {}
+
+    seconds = "{% 1 %}"
+    found["timeout as JSONata"] = run(asking(QUEUE_TASK, TimeoutSeconds=seconds))["error"]
+    found["error of the asking function"] = run(asking(FUNCTION_TASK, TimeoutSeconds=1))["error"]
+
+    child = machine(passing(ok="yes"))
+    run({}, arn=child, name="taken")
+    again = run(nested(child))
+    found["nested .sync under a name in use"] = again.get("error") or again["status"]
+
+    waiting = machine(
+        {"A": {"Type": "Wait", "Seconds": 1200, "End": True}} if patched else asking(QUEUE_TASK, TimeoutSeconds=2)
+    )
+    start = {"stateMachineArn": waiting, "name": "n", "input": '{"a": 1}'}
+    stepfunctions._start_execution(start)
+    found["same start on a running execution"] = stepfunctions._start_execution({**start, "input": '{"a":1}'})[0]
+    found["other input on a running execution"] = stepfunctions._start_execution({**start, "input": "{}"})[0]
+
+    output = run(
+        passing(
+            count="{% $exists($states.context.Execution.RedriveCount) %}",
+            entered="{% $states.context.State.EnteredTime %}",
+        )
+    )
+    told = json.loads(output["output"])
+    found["RedriveCount"] = told["count"]
+    entered = datetime.fromisoformat(told["entered"])
+    found["EnteredTime is the market's"] = START <= entered < START + timedelta(days=1)
+
+    before = time.monotonic()
+    run({"A": {"Type": "Wait", "Seconds": 600 if patched else 1, "End": True}})
+    found["a Wait takes real seconds"] = time.monotonic() - before
+    event = apigateway_v1._build_lambda_event_v1(
+        "a", "v1", {}, {"id": "r", "path": "/"}, "/", "GET", {"host": "h"}, b"", {}, {}
+    )
+    told_at = datetime.fromtimestamp(event["requestContext"]["requestTimeEpoch"] / 1000, UTC)
+    found["requestTimeEpoch is the market's"] = START <= told_at < START + timedelta(days=1)
+    for name, now in {"EventBridge": eventbridge._now_ts(), "Scheduler": scheduler.time.time()}.items():
+        found[f"{name}'s time is the market's"] = START <= datetime.fromtimestamp(now, UTC) < START + timedelta(days=1)
+    form = {"Action": ["PurchaseCapacityBlockExtension"], "CapacityReservationId": ["cr-0a1"]}
+    found["resource of a purchase"] = iam_actions.extract_resource_arn(
+        "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
+    )
+    return found
+
+
+def main() -> None:
+    patched = sys.argv[1:] == ["patched"]
+    if patched:
+        from local import ministack_patches
+
+        stepfunctions._call_lambda = fail_to_ask
+        ministack_patches.apply(MARKET)
+    sys.stdout.write(json.dumps(findings(patched=patched)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
