@@ -38,8 +38,8 @@ h1{font-size:1.5rem;line-height:1.25;margin:0 0 .75rem}
 p{margin:0 0 1rem}
 dl{margin:0 0 1rem;border-top:1px solid var(--line)}
 dl div{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.5rem 0;border-bottom:1px solid var(--line)}
-dt{flex:0 0 11rem;color:var(--soft)}
-dd{flex:1 1 14rem;margin:0;overflow-wrap:anywhere}
+dt{flex:0 0 max(8.5rem,32%);color:var(--soft)}
+dd{flex:1 1 9rem;margin:0;overflow-wrap:anywhere}
 dd.fee{font-weight:700}
 .note{background:var(--note);border-radius:.5rem;padding:.75rem 1rem}
 label{display:block;margin-bottom:.25rem}

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import boto3
 import pytest
@@ -70,6 +71,16 @@ def test_a_forged_link_is_refused_and_changes_nothing(story):
             assert "7,973.38" not in answer.body
             assert signature not in answer.body
     assert story.item()["votes"] == {}
+
+
+def test_the_sample_of_a_request_needs_only_a_signature_that_fits(story):
+    execution = story.enrol().ask()
+    event = json.loads((Path(__file__).parents[3] / "events" / "api-request.decide.json").read_text())
+    assert story.world.invoke("DecideApproval", event)["statusCode"] == 403
+    event["queryStringParameters"]["signature"] = story.link().partition("signature=")[2]
+    assert story.world.invoke("DecideApproval", event)["statusCode"] == 200
+    story.world.run_until(story.world.now())
+    assert execution.output["reason"] == "The run needs one more day"
 
 
 def test_a_link_that_was_cut_off_says_so(story):

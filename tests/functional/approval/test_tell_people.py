@@ -1,22 +1,14 @@
 """Approvers hear what became of a block, from our own events on the bus."""
 
+import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from approval_story import START
 
-DETAIL = {
-    "environment": "team-vision",
-    "reservation_id": "cr-0a1",
-    "account": "123456789012",
-    "region": "us-east-1",
-    "end_date": "2026-05-04T11:30:00Z",
-    "outcome": "confirmed",
-    "reason": "EC2 moved the end",
-    "end": "2026-05-05T11:30:00Z",
-    "offering": {"upfront_fee": "7973.38"},
-    "now": "2026-05-04T06:00:00Z",
-}
+SAMPLE = Path(__file__).parents[3] / "events" / "blockkeeper-event.extension-confirmed.json"
+DETAIL = json.loads(SAMPLE.read_text())["detail"]
 
 
 def publish(story, detail_type, **changes):
