@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
 from blockkeeper_cli import options, output
 from blockkeeper_cli.connection import Connection
 from blockkeeper_cli.errors import CommandError
@@ -57,18 +56,16 @@ def _answer(
 ) -> None:
     api = connection.api
     asked = _open_request(api, target)
-    output.note(_facts(asked))
+    _show(asked)
     output.confirm(f"{decision.capitalize()} this?", yes)
     body = {"approver": who or connection.caller}
     if reason:
         body["reason"] = reason
-    decided = api.call("POST", f"/approvals/{segment(asked['id'])}/{decision}", body)
+    decided = api.call("POST", f"/approvals/{segment(asked['approval_id'])}/{decision}", body)
     if json_:
         output.show_json(decided)
-    elif decided["status"] == "OPEN":
-        output.say(f"{asked['id']}: your yes counts; {decided.get('quorum')} are needed, by {decided.get('decide_by')}")
     else:
-        output.say(f"{asked['id']} is {decided['status']}")
+        output.say(decided.get("message") or f"{asked['approval_id']} is {decided['status']}")
 
 
 def _open_request(api: Api, target: str) -> Record:
@@ -79,34 +76,33 @@ def _open_request(api: Api, target: str) -> Record:
     """
     found = [request for request in api.pages("/approvals", status="OPEN") if _meant(request, target)]
     if len(found) > 1:
-        names = ", ".join(request["id"] for request in found)
+        names = ", ".join(request["approval_id"] for request in found)
         raise CommandError(f"{target} has {len(found)} open requests; name the one you mean: {names}")
     if found:
         return found[0]
     past = [request for request in api.pages("/approvals") if _meant(request, target)]
     if not past:
         raise CommandError(f"{target} has no request for approval; `blockkeeper status` shows what is next")
-    last = max(past, key=lambda request: str(request.get("opened_at") or request["id"]))
+    last = max(past, key=lambda request: str(request.get("opened_at") or request["approval_id"]))
     by = f" by {last['decided_by']}" if last.get("decided_by") else ""
     at = f" at {last['decided_at']}" if last.get("decided_at") else ""
-    raise CommandError(f"{last['id']} is {last['status']}{by}{at} and cannot be answered again; nothing was changed")
+    raise CommandError(
+        f"{last['approval_id']} is {last['status']}{by}{at} and cannot be answered again; nothing was changed"
+    )
 
 
 def _meant(request: Record, target: str) -> bool:
-    return target in (request["id"], request["environment"])
+    return target in (request["approval_id"], request["environment"])
 
 
-def _facts(request: Record) -> str:
+def _show(request: Record) -> None:
+    """What the page and the mail show too, on standard error: the answer alone is the result."""
+    from blockkeeper.domain.approval import facts, request_from
+
+    output.note(f"Request {request['approval_id']}")
     try:
-        fee = format_usd(parse_usd(request.get("upfront_fee")))
-    except UnreadableFeeError:
-        fee = f"an unreadable fee ({request.get('upfront_fee')})"
-    count = f"{request['instance_count']} x " if request.get("instance_count") else ""
-    return (
-        f"{request['id']}\n"
-        f"  {request['environment']}: {request.get('reservation_id')}, {count}{request.get('instance_type')}, "
-        f"{request.get('region')}\n"
-        f"  {request.get('duration_hours')} hours for {fee}\n"
-        f"  ends {output.moment(request.get('current_end'))}, then {output.moment(request.get('new_end'))} UTC\n"
-        f"  answer by {output.moment(request.get('decide_by'))} UTC"
-    )
+        labelled = facts(request_from(request))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CommandError(f"{request['approval_id']} cannot be read ({error}), so it is not answered") from error
+    for label, value in labelled:
+        output.note(f"  {label}: {value}")

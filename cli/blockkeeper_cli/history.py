@@ -146,7 +146,7 @@ def _print(rows: list[Row]) -> None:
     for row in rows:
         name = row.reservation_id if row.environment is None else f"{row.environment}\n{row.reservation_id}"
         ends = f"{output.moment(row.current_end)}\n{output.moment(row.new_end)}"
-        shown.add_row(name, ends, _fee(row.upfront_fee), row.ledger or "not ours", row.ec2 or "-")
+        shown.add_row(name, ends, _fee(row.upfront_fee), row.ledger or "not ours", _words(row.ec2))
     output.show(shown)
 
 
@@ -155,3 +155,8 @@ def _fee(text: str | None) -> str:
         return format_usd(parse_usd(text))
     except UnreadableFeeError:
         return text or "-"
+
+
+def _words(ec2: str | None) -> str:
+    """EC2's `payment-succeeded` as words, which a narrow column can break."""
+    return "-" if ec2 is None else ec2.replace("-", " ")
