@@ -227,7 +227,6 @@ def main(arguments: list[str] | None = None) -> None:
         # A local AWS for each size: a market keeps every block that it ever had.
         with server.start(auth=False, speed=0, start_at=NOW) as aws:
             os.environ.update(aws.environment(), TABLE_NAME=TABLE, ACCOUNT_ID=ACCOUNT, PAYMENT_MARGIN_MINUTES="120")
-            boto3.DEFAULT_SESSION = None
             enrol(aws, blocks, asked.due)
             wanted.append(report(blocks, compare(asked.due, asked.runs)))
             _forget_clients()
