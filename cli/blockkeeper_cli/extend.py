@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockkeeper.domain.approval import length
 from blockkeeper.domain.instants import format_instant, stamp
 from blockkeeper.domain.names import extension_name
 from blockkeeper_cli import block, clock, options, output
@@ -46,7 +47,7 @@ def extend(
     output.note(f"{environment.pk}: {reservation.reservation_id}, {block.size(reservation)}, ends {end}")
     if not environment.require_approval:
         output.note("its record asks for no approval: what its policy allows is bought at once")
-    output.confirm(f"Start extend-block to extend it by {environment.extend_by_days} days?", yes)
+    output.confirm(f"Start extend-block to extend it by {length(environment.wanted_hours)}?", yes)
     started = _start(connection, environment, reservation, account)
     if json_:
         output.show_json(started)

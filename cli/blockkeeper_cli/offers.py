@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockkeeper.domain.approval import length
 from blockkeeper.domain.deadlines import DEFAULT_PAYMENT_MARGIN, Deadlines, deadlines_of
 from blockkeeper.domain.durations import IllegalDurationError, extension_hours
 from blockkeeper.domain.instants import format_instant
@@ -128,13 +129,13 @@ def _search(
 
     ceiling = environment.max_upfront_fee if environment and environment.max_upfront_fee is not None else NO_CEILING
     rows = []
-    for i, (days, length) in enumerate(sorted(hours.items())):
+    for i, (days, wanted) in enumerate(sorted(hours.items())):
         if i == BURST:
             output.note(f"note: EC2 allows {BURST} searches at once; the other {len(hours) - BURST} take their time")
         if i >= BURST:
             time.sleep(1 / REFILL_PER_SECOND)
-        entries = extension_offerings(reservation.reservation_id, length, reservation.region, account)
-        choice = choose_offering(entries, hours=length, current_end=reservation.end, ceiling=ceiling)
+        entries = extension_offerings(reservation.reservation_id, wanted, reservation.region, account)
+        choice = choose_offering(entries, hours=wanted, current_end=reservation.end, ceiling=ceiling)
         rows.append(_Row(days, choice.offering, choice.reason, _objection(environment, choice)))
     return sorted(rows, key=lambda row: (row.offering is None, row.offering.fee if row.offering else row.days))
 
@@ -193,10 +194,8 @@ def _print(reservation: Reservation, environment: Environment | None, deadlines:
     )
     offered = [(row, row.offering) for row in rows if row.offering]
     if offered:
-        numbers = ("Days", "Fee", "Per instance hour")
-        found = output.table(
-            "Days", "Fee", "Per instance hour", "New end (UTC)", "Offering", right=numbers, whole=("Fee",)
-        )
+        numbers = ("Days", "Fee", "Instance hour")
+        found = output.table("Days", "Fee", "Instance hour", "New end (UTC)", "Offering", right=numbers, whole=("Fee",))
         for row, offering in offered:
             hourly = _hourly(offering, reservation)
             new_end = output.moment(offering.new_end)
@@ -205,4 +204,4 @@ def _print(reservation: Reservation, environment: Environment | None, deadlines:
         output.show(found)
     for row in rows:
         if row.offering is None or row.objection:
-            output.show(f"{row.days} days: {row.objection or row.reason}")
+            output.show(f"{length(row.days * 24)}: {row.objection or row.reason}")

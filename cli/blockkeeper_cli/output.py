@@ -53,7 +53,7 @@ def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = (
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(
             column, justify="right" if column in right else "left", no_wrap=column in whole, overflow="fold"

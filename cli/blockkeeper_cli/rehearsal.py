@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from blockkeeper.domain.approval import length
 from blockkeeper.domain.deadlines import Deadlines, deadlines_of
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.ledger import reconcile
@@ -84,7 +85,7 @@ def _policy(environment: Environment) -> str:
     asked = "nobody is asked"
     if environment.require_approval:
         asked = f"approval by {environment.quorum} of {', '.join(environment.approvers) or 'nobody'}"
-    return f"{environment.pk}: extend by {environment.extend_by_days} days, {ceiling}{until}, {asked}"
+    return f"{environment.pk}: extend by {length(environment.wanted_hours)}, {ceiling}{until}, {asked}"
 
 
 def _words(deadlines: Deadlines, now: datetime) -> str:
@@ -176,9 +177,8 @@ def _ask_ec2(reservation: Reservation, offering: Offering, account: str) -> Step
 def _end(environment: Environment, offering: Offering) -> Step:
     from blockkeeper import settings
 
-    would = "buy" if settings.live() else "rehearse, since PurchaseMode is dry-run,"
-    what = f"{would} {offering.hours} hours for {format_usd(offering.fee)}"
-    if not environment.require_approval:
-        return Step("then", Verdict.OK, f"extend-block would {what}")
-    asked = ", ".join(environment.approvers)
-    return Step("then", Verdict.OK, f"extend-block would ask {asked}, and with their yes {what}")
+    what = f"buy {length(offering.hours)} for {format_usd(offering.fee)}"
+    if environment.require_approval:
+        what = f"ask {', '.join(environment.approvers)}, and with their yes {what}"
+    only = "" if settings.live() else "; PurchaseMode is dry-run, so in place of buying it asks EC2's DryRun"
+    return Step("then", Verdict.OK, f"extend-block would {what}{only}")

@@ -54,15 +54,16 @@ def _table(blocks: list[Record]) -> object:
     rows = output.table(
         "Block", "Ends (UTC)", "Left", "Status, and what is next", right=("Left",), whole=("Ends (UTC)", "Left")
     )
+    rows.columns[-1].min_width = len("EXTENSION_APPROVAL_REQUIRED")
     rows.show_lines = len(blocks) > 1
     for block in blocks:
-        state = Text(block["status"] or "-", style=_COLOURS.get(block["status"] or "", ""))
+        state = Text().append(block["status"] or "-", style=_COLOURS.get(block["status"] or "", ""))
         if block["error"]:
             state.append(f"\n{block['error']}", style="red")
         state.append(f"\n{block['next_step']}", style="dim")
         count = f"{block['instance_count']} x " if block["instance_count"] else ""
-        name = Text(block["PK"], style="bold")
-        name.append(f"\n{count}{block['instance_type']}\n{block['region']}", style="not bold dim")
+        name = Text().append(block["PK"], style="bold")
+        name.append(f"\n{count}{block['instance_type']}\n{block['region']}", style="dim")
         rows.add_row(name, output.moment(block["end_time"]), output.span(block["minutes_left"]), state)
     return rows
 

@@ -65,7 +65,7 @@ def test_no_offering_and_other_lengths_are_a_normal_answer_b11(cli):
     assert ran.code == 0
     assert ran.json["offerings"] == []
     assert ran.json["not_offered"] == [{"days": 1, "reason": "EC2 offers no extension of 24 hours"}]
-    assert "1 days: EC2 offers no extension of 24 hours" in cli("offers", BLOCK, "--days", "1").out
+    assert "1 day: EC2 offers no extension of 24 hours" in cli("offers", BLOCK, "--days", "1").out
     cli.block("cr-000000000000000a1")
     cli.market.faults.add(kind="other_durations", operation=SEARCH)
     assert cli("offers", "cr-000000000000000a1", "--json", "--days", "1").json["offerings"] == []
