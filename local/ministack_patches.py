@@ -6,6 +6,7 @@
 import contextvars
 import datetime as dt
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import ministack
-from ministack.core import iam_actions
-from ministack.services import apigateway_v1, eventbridge, scheduler, stepfunctions
+from ministack.core import iam_actions, lambda_runtime
+from ministack.services import apigateway_v1, eventbridge, lambda_svc, scheduler, stepfunctions
 
 from local.clock import MarketClock
 from local.market import Market
@@ -46,6 +47,8 @@ def apply(market: Market) -> None:
     gateway_clock(market.clock)
     schedules_clock(market.clock)
     resources_of_calls(market)
+    shared_layers()
+    sources_of_events()
 
 
 def _installed_version() -> str:
@@ -293,6 +296,50 @@ def resources_of_calls(market: Market) -> None:
         return str(extract(service, method, path, headers, body, query_params, region, account_id))
 
     iam_actions.extract_resource_arn = extract_known
+
+
+# -- (g) 1.5.33: each worker unpacks the layers anew, and compiles them anew: seconds for each cold start ------------------------
+
+
+def shared_layers() -> None:
+    """Unpack a layer once, and let all Python workers import from there; AWS mounts it as well."""
+    spawn = lambda_runtime.Worker._spawn
+
+    def spawn_on_shared_layers(worker: Any) -> None:
+        config = worker.config
+        if not config.get("Layers") or not config.get("Runtime", "").startswith("python"):
+            spawn(worker)
+            return
+        zips = [lambda_svc._resolve_layer_zip(layer) for layer in config["Layers"]]
+        folders = os.pathsep.join(lambda_svc._docker_extracted_dir(layer, "layer") for layer in zips)
+        variables = config.get("Environment", {}).get("Variables", {})
+        # Compiled modules stay beside their sources, for the next worker.
+        shared = {"_LAMBDA_LAYERS_DIRS": folders, "PYTHONDONTWRITEBYTECODE": ""}
+        worker.config = {**config, "Layers": [], "Environment": {"Variables": {**variables, **shared}}}
+        try:
+            spawn(worker)
+        finally:
+            worker.config = config
+
+    lambda_runtime.Worker._spawn = spawn_on_shared_layers
+
+
+# -- (h) 1.5.33: IAM does not know the condition key events:source ----------------------------------------------------------------
+
+
+def sources_of_events() -> None:
+    """Give IAM the source of the events that PutEvents carries (EventBridge guide, "Using IAM policy conditions")."""
+    request_tag_context = iam_actions.request_tag_context
+
+    def context(service: str, iam_action: str, body: bytes, params: dict[str, Any]) -> dict[str, Any]:
+        known: dict[str, Any] = request_tag_context(service, iam_action, body, params)
+        if iam_action != "events:PutEvents":
+            return known
+        sources = sorted({str(entry.get("Source")) for entry in json.loads(body or b"{}").get("Entries", [])})
+        # Of several sources none is allowed by a policy that names one.
+        return {**known, "events:source": sources[0] if len(sources) == 1 else None}
+
+    iam_actions.request_tag_context = context
 
 
 def iso_milliseconds(at: dt.datetime) -> str:

@@ -10,19 +10,25 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.server import LocalAws
+from local.server import ACCOUNT, LocalAws
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".local" / "build"
+CACHE = ROOT / ".local" / "sam-cache"
 LOGS = ROOT / ".local" / "log"
 STACK = "blockkeeper"
 SENDER = "blockkeeper@example.com"
-MONTHLY_LIMIT = "500000"
+# What the local stack is deployed with, beyond the machine's own.
+PARAMETERS = {
+    "SenderEmail": SENDER,
+    "MonthlyLimit": "500000",
+    "Targets": f"{ACCOUNT}:us-east-1,{ACCOUNT}:us-west-2",
+}
 _TAIL = 2500
 
 
@@ -60,8 +66,8 @@ class Stack:
     def mails(self) -> list[dict[str, Any]]:
         """Every mail that SES has sent, oldest first."""
         answer = request("GET", f"{self.aws.endpoint}/_ministack/ses/messages")
-        messages: list[dict[str, Any]] = answer.body["messages"]
-        return messages
+        messages: dict[str, list[dict[str, Any]]] = answer.body["messages"]
+        return messages.get(self.aws.account, [])
 
 
 def request(method: str, url: str, body: Any = None, **headers: str) -> Answer:
@@ -80,7 +86,16 @@ def request(method: str, url: str, body: Any = None, **headers: str) -> Answer:
 
 def build() -> None:
     """`sam build`, into .local/build; dependencies come from the package registry."""
-    _sam("build", "--build-dir", str(BUILD), "--parameter-overrides", *_pairs(machine()))
+    _sam(
+        "build",
+        "--cached",
+        "--cache-dir",
+        str(CACHE),
+        "--build-dir",
+        str(BUILD),
+        "--parameter-overrides",
+        *_pairs(machine()),
+    )
 
 
 def deploy(aws: LocalAws, parameters: Mapping[str, str], senders: tuple[str, ...] = (SENDER,)) -> Stack:
@@ -91,26 +106,23 @@ def deploy(aws: LocalAws, parameters: Mapping[str, str], senders: tuple[str, ...
     ses = aws.client("sesv2")
     for sender in senders:
         ses.create_email_identity(EmailIdentity=sender)
-    given = {**machine(), "SenderEmail": SENDER, "MonthlyLimit": MONTHLY_LIMIT, **parameters}
     template, config = str(BUILD / "template.yaml"), str(ROOT / "samconfig.toml")
     local = ["--config-file", config, "--config-env", "local"]
-    _sam("deploy", "--template-file", template, *local, "--parameter-overrides", *_pairs(given), aws=aws)
+    _sam(
+        "deploy",
+        "--template-file",
+        template,
+        *local,
+        "--parameter-overrides",
+        *_pairs({**machine(), **parameters}),
+        aws=aws,
+    )
     described = aws.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
     outputs = {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
     api_url = aws.api_url(outputs["ApiUrl"])
     aws.client("ssm").put_parameter(Name=f"/blockkeeper/{STACK}/apiUrl", Value=api_url, Type="String", Overwrite=True)
     secret = aws.client("secretsmanager").get_secret_value(SecretId=outputs["ApiKeySecretName"])
     return Stack(aws, outputs, api_url, json.loads(secret["SecretString"])["api_key"])
-
-
-def build_and_deploy(
-    aws: LocalAws, parameters: Mapping[str, str], progress: Callable[[str], None] = lambda _: None
-) -> Stack:
-    """Both, with a word before each."""
-    progress("sam build")
-    build()
-    progress("sam deploy")
-    return deploy(aws, parameters)
 
 
 def machine() -> dict[str, str]:

@@ -26,6 +26,8 @@ NEEDED = {
     "EventBridge's time is the market's": False,
     "Scheduler's time is the market's": False,
     "resource of a purchase": "*",
+    "source of an event": None,
+    "workers share unpacked layers": False,
 }
 RIGHT = {
     "timeout as JSONata": "States.Timeout",
@@ -39,6 +41,9 @@ RIGHT = {
     "EventBridge's time is the market's": True,
     "Scheduler's time is the market's": True,
     "resource of a purchase": "arn:aws:ec2:us-east-1:1:capacity-reservation/cr-0a1",
+    "source of an event": "blockkeeper",
+    "sources of events": None,
+    "workers share unpacked layers": True,
 }
 
 

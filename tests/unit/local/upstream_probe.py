@@ -3,15 +3,17 @@
 Run by `test_ministack_patches.py`: patching changes modules for good, so that each run needs a process of its own.
 """
 
+import io
 import json
 import sys
 import time
 import uuid
+import zipfile
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ministack.core import iam_actions
-from ministack.services import apigateway_v1, eventbridge, scheduler, stepfunctions
+from ministack.core import iam_actions, lambda_runtime
+from ministack.services import apigateway_v1, eventbridge, lambda_svc, scheduler, stepfunctions
 
 from local.clock import MarketClock
 from local.market import Market
@@ -124,7 +126,40 @@ def findings(*, patched: bool) -> dict[str, Any]:
     found["resource of a purchase"] = iam_actions.extract_resource_arn(
         "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
     )
+    for name, sources in {"source of an event": ["blockkeeper"], "sources of events": ["blockkeeper", "other"]}.items():
+        body = json.dumps({"Entries": [{"Source": source} for source in sources]}).encode()
+        found[name] = iam_actions.request_tag_context("events", "events:PutEvents", body, {}).get("events:source")
+    layer = zipped({"python/in_layer.py": ""})
+    found["workers share unpacked layers"] = library_of_a_worker(layer) == library_of_a_worker(layer)
     return found
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return packed.getvalue()
+
+
+def library_of_a_worker(layer: bytes) -> str:
+    """Where a new worker imports its layer's module from."""
+    lambda_svc._resolve_layer_zip = lambda _: layer
+    code = zipped({"app.py": "import in_layer\ndef handler(event, context):\n    return in_layer.__file__\n"})
+    runtime = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
+    config = {
+        "FunctionName": "f",
+        "FunctionArn": arn,
+        "Runtime": runtime,
+        "Handler": "app.handler",
+        "Layers": ["layer"],
+    }
+    worker = lambda_runtime.Worker("f", config, code)
+    try:
+        return str(worker.invoke({}, "1")["result"])
+    finally:
+        worker.kill()
 
 
 def main() -> None:

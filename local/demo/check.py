@@ -1,0 +1,98 @@
+"""Compares what became of each block with what events/fleet.json expects; orders are read from EC2 itself, not from the product."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+from local.demo.fleet import Case, Expected
+from local.demo.watch import Seen, short
+from local.stack import Stack
+
+TERMINATION = timedelta(minutes=30)  # before the end, EC2 terminates
+EARLIEST_DRAIN = timedelta(minutes=20)  # more than this before it has to be is wasted
+
+
+def differences(
+    stack: Stack, cases: list[Case], seen: dict[str, Seen], answers: dict[str, str | None]
+) -> dict[str, list[str]]:
+    """By block, what differs; nothing when all is as expected.
+
+    Args:
+        answers: what approvers really answered; a person at the terminal may have decided otherwise than the fleet expects.
+    """
+    orders = _orders(stack, cases)
+    found = {}
+    for case in cases:
+        expected = _expected(case, answers.get(case.pk))
+        problems = [
+            *_block(expected, seen[case.pk]),
+            *_ordered(expected, orders[case.pk]),
+            *_group(case, seen[case.pk]),
+        ]
+        if problems:
+            found[case.pk] = problems
+    return found
+
+
+def _expected(case: Case, answer: str | None) -> Expected:
+    """The expectation, after a person's own decision."""
+    expected = case.expected
+    if answer == expected.answer:
+        return expected
+    if answer == "reject":
+        return Expected("EXPIRING", "Extension rejected", 0, None, answer)
+    days = int(case.record["extend_by_days"])
+    return Expected("EXTENDED", "Extension confirmed", days, _any_fee, answer)
+
+
+_any_fee = Decimal(-1)
+
+
+def _block(expected: Expected, block: Seen) -> list[str]:
+    problems = []
+    if block.status != expected.status:
+        problems.append(f"its status is {block.status}, expected is {expected.status} ({block.error or 'no error'})")
+    ends_in = block.last_state if block.closed else None
+    if ends_in != expected.ends_in:
+        problems.append(
+            f"its extend-block ended in {ends_in or 'nothing'}, expected is {expected.ends_in or 'nothing'}"
+        )
+    if block.first_end is not None and block.end is not None:
+        moved = block.end - block.first_end
+        if moved != timedelta(days=expected.days):
+            problems.append(f"its end moved by {moved.days} days to {short(block.end)}, expected are {expected.days}")
+    return problems
+
+
+def _ordered(expected: Expected, fees: list[Decimal]) -> list[str]:
+    if expected.fee is None:
+        return [f"{len(fees)} extensions were ordered, expected is none"] if fees else []
+    if len(fees) != 1:
+        return [f"{len(fees)} extensions were ordered, expected is exactly one"]
+    if expected.fee not in (fees[0], _any_fee):
+        return [f"its extension cost {fees[0]:,} USD, expected are {expected.fee:,}"]
+    return []
+
+
+def _group(case: Case, block: Seen) -> list[str]:
+    """The group must go to zero before EC2 terminates, early enough for its longest hook, and not hours before."""
+    if case.group is None or block.end is None:
+        return []
+    zero = [at for at, sizes, _ in block.actions if sizes == "0/0/0"]
+    if len(zero) != 1:
+        return [f"group {case.group} has {len(zero)} actions to zero, expected is exactly one"]
+    drain = timedelta(minutes=max([group.get("drain_minutes", 0) for group in case.record["groups"]]))
+    latest = block.end - TERMINATION - max(drain, timedelta(seconds=case.longest_hook))
+    if not latest - EARLIEST_DRAIN <= zero[0] < latest:
+        return [f"group {case.group} goes to zero at {short(zero[0])}, expected is shortly before {short(latest)}"]
+    return []
+
+
+def _orders(stack: Stack, cases: list[Case]) -> dict[str, list[Decimal]]:
+    """Every order that EC2 has ever taken, by block."""
+    names = {case.reservation_id: case.pk for case in cases}
+    found: dict[str, list[Decimal]] = {case.pk: [] for case in cases}
+    for region in sorted({case.region for case in cases}):
+        pages = stack.aws.client("ec2", region).get_paginator("describe_capacity_block_extension_history").paginate()
+        for entry in (each for page in pages for each in page["CapacityBlockExtensions"]):
+            found[names[entry["CapacityReservationId"]]].append(Decimal(entry["UpfrontFee"]))
+    return found
