@@ -27,11 +27,30 @@ def handler(function: Handler) -> Handler:
         try:
             return function(event, context)
         finally:
-            metrics.flush_metrics()
+            if metrics.provider.metric_set:
+                metrics.flush_metrics()
 
     return wrapped
 
 
+# Metrics after which a person should look; one alarm watches their sum, and the log says which it was.
+ATTENTION = frozenset(
+    {
+        "ApiFailed",
+        "ApproverNotTold",
+        "DecisionNotDelivered",
+        "EventNotPublished",
+        "GroupsNotArranged",
+        "InstancesLeftAtEnd",
+        "NobodyTold",
+        "UnknownEvent",
+        "Unreadable",
+    }
+)
+
+
 def count(name: str, amount: int = 1) -> None:
-    """Add to a CloudWatch metric that an alarm in the template watches."""
+    """Add to a CloudWatch metric, and to `NeedsAttention` if a person should look."""
     metrics.add_metric(name=name, unit=MetricUnit.Count, value=amount)
+    if name in ATTENTION and amount:
+        metrics.add_metric(name="NeedsAttention", unit=MetricUnit.Count, value=amount)

@@ -4,7 +4,6 @@ import os
 from typing import Any
 
 from blockkeeper.aws.approvals import redeliver_decisions
-
 from blockkeeper.aws.clients import own_account
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.triggers import read_trigger

@@ -1,5 +1,6 @@
 """search-offerings: what extension does EC2 offer now, and is it what was approved?"""
 
+from hashlib import sha256
 from typing import Any
 
 from blockkeeper.aws import ec2, table
@@ -55,5 +56,7 @@ def _answer(found: str, reason: str | None, offering: Offering | None = None) ->
             "duration_hours": offering.hours,
             "new_end": format_instant(offering.new_end),
             "upfront_fee": str(offering.fee),
+            # Another end or fee is another question, and an answer counts for the question that was asked (case B16).
+            "question": sha256(f"{offering.new_end.isoformat()} {offering.fee}".encode()).hexdigest()[:8],
         }
     return {"found": found, "reason": reason, "offering": facts}

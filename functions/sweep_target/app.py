@@ -4,10 +4,11 @@ from typing import Any
 
 from blockkeeper import settings
 from blockkeeper.aws import bus, ec2
+from blockkeeper.aws.approvals import supersede_open_requests
 from blockkeeper.aws.clients import own_account
 from blockkeeper.aws.environments import enrol_tagged, list_environments, set_status
 from blockkeeper.aws.table import ConditionFailedError
-from blockkeeper.domain.calendar import fingerprint
+from blockkeeper.domain.environment import Status
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.sweep import Target, Write, sweep
 from blockkeeper.telemetry import count, handler, log
@@ -31,7 +32,6 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         list_environments(),
         payment_margin=settings.payment_margin(),
         default_approvers=settings.approver_emails(),
-        fingerprint=fingerprint,
         now=now,
     )
     for write in result.writes:
@@ -67,6 +67,8 @@ def _save(write: Write, target: Target, now: str) -> None:
                 "now": now,
             },
         )
+    if "end_time" in write.changes and environment.status is Status.EXTENSION_APPROVAL_REQUIRED:
+        supersede_open_requests(environment.capacity_block_id, write.changes["end_time"], parse_instant(now))
     try:
         set_status(
             environment.pk, write.status, write.error, parse_instant(now), version=environment.version, **write.changes

@@ -179,6 +179,17 @@ def supersede(approval_id: str, reason: str, now: datetime) -> ApprovalRequest |
     return request if request is None or token is None else _deliver(request, token)
 
 
+def supersede_open_requests(reservation_id: str, end: str, now: datetime) -> None:
+    """Close every open request of a block whose end has moved: the question is about an end that is no more (case B20).
+
+    Args:
+        end: EC2's EndDate now, ISO 8601; a request about this very end stays open.
+    """
+    for item in query_kind(KIND, f"{reservation_id}-"):
+        if item.get("status") == ApprovalStatus.OPEN and item.get("current_end") != end:
+            supersede(item["id"], f"the block's end was moved to {end} by somebody else", now)
+
+
 def redeliver_decisions(now: datetime) -> int:
     """Tell the workflows whose decision did not reach them; answers how many were told. One read when there is none.
 

@@ -31,6 +31,7 @@ REFUSALS = frozenset(
         "InvalidCapacityReservationState",
         "InvalidParameterValue",
         "MissingParameter",
+        "OperationNotPermitted",
         "OptInRequired",
         "PendingVerification",
         "RequestExpired",

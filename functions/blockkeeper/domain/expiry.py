@@ -30,6 +30,10 @@ _OWNED_BY_WORKFLOW = frozenset(
 )
 
 
+# A person may extend a block before it is due; its workflow has the word then, too.
+_KEPT_BEFORE_DUE = frozenset({Status.EXTENDED, Status.EXTENSION_APPROVAL_REQUIRED, Status.EXTENSION_PAYMENT_PENDING})
+
+
 class Action(StrEnum):
     """What detect-expiry starts for a block."""
 
@@ -63,7 +67,8 @@ def decide(
         payment_margin: how long before EC2's last order the decision must stand.
     """
     deadlines = deadlines_of(environment, reservation, payment_margin)
-    same_end = environment.end_time == reservation.end
+    # A record that no sweep has met yet knows no end; what its workflow wrote is about this one.
+    same_end = environment.end_time in (None, reservation.end)
     if reservation.ended or now >= reservation.end:
         return _ended(reservation)
     if reservation.state in WAITING_STATES:
@@ -84,8 +89,8 @@ def decide(
         )
         return Decision(drain, Status.EXPIRING, text, environment.error if same_end else None)
     if now < deadlines.first_search:
-        kept = same_end and environment.status is Status.EXTENDED
-        status = Status.EXTENDED if kept else Status.NO_ACTION_REQUIRED
+        kept = same_end and environment.status in _KEPT_BEFORE_DUE
+        status = environment.status if kept else Status.NO_ACTION_REQUIRED
         return Decision(Action.NONE, status, f"due from {format_instant(deadlines.first_search)}")
     return _due(environment, reservation, same_end=same_end)
 

@@ -1,10 +1,11 @@
 """The sweep of one target: compare every enrolled block with EC2's list, and say what to write and what to start. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from blockkeeper.domain.calendar import scaling_due
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.expiry import Action, Decision, decide
 from blockkeeper.domain.instants import format_instant
@@ -15,8 +16,6 @@ from blockkeeper.domain.reservation import (
     is_capacity_block,
     parse_reservation,
 )
-
-Fingerprint = Callable[[Environment, Reservation], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ def sweep(
     *,
     payment_margin: timedelta,
     default_approvers: tuple[str, ...],
-    fingerprint: Fingerprint,
     now: datetime,
 ) -> Sweep:
     """Sweep one target.
@@ -67,7 +65,6 @@ def sweep(
     Args:
         entries: every entry of DescribeCapacityReservations, all pages: a part of them would make blocks look gone.
         records: every environment record, in its JSON form with `PK`.
-        fingerprint: of what scale-groups would arrange; see ``domain/calendar.py``.
     """
     result = Sweep()
     blocks = _blocks(entries, target.region, result)
@@ -87,8 +84,8 @@ def sweep(
             decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
             write = _write(environment, reservation, decision)
             result.writes += [write] if write else []
-            rearm = _must_rearm(environment, now) or environment.groups_armed != fingerprint(environment, reservation)
-            result.starts += _starts(target, environment, reservation, decision, now=now, rearm=rearm)
+            scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, now)
+            result.starts += _starts(target, environment, reservation, decision, now=now, scale=scale)
         elif _ours_to_miss(environment, target):
             _missing(target, environment, result, now)
     result.unenrolled = [block for block in blocks.values() if block.environment and block.environment not in enrolled]
@@ -117,7 +114,7 @@ def _starts(
     decision: Decision,
     *,
     now: datetime,
-    rearm: bool,
+    scale: bool,
 ) -> list[dict[str, Any]]:
     block = {
         "environment": environment.pk,
@@ -130,15 +127,10 @@ def _starts(
         name = extension_name(reservation.reservation_id, reservation.end)
         end_date = format_instant(reservation.end)
         starts.append({"workflow": "extend-block", "name": name, "input": {**block, "end_date": end_date}})
-    if environment.groups and (rearm or decision.action is Action.DRAIN):
+    if scale and (environment.groups or environment.groups_armed is not None):
         name = scaling_name(reservation.reservation_id, reservation.end, now)
         starts.append({"workflow": "scale-groups", "name": name, "input": block})
     return starts
-
-
-def _must_rearm(environment: Environment, now: datetime) -> bool:
-    """Whether scale-groups asked to look again by now, since a boundary of the calendar has passed."""
-    return environment.groups_check_at is not None and now >= environment.groups_check_at
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:
@@ -155,11 +147,12 @@ def _write(environment: Environment, reservation: Reservation, decision: Decisio
         for name, (old, new) in mirrored.items()
         if old != new
     }
-    if not changes and (environment.status, environment.error) == (decision.status, decision.error):
+    error = decision.error or environment.groups_error
+    if not changes and (environment.status, environment.error) == (decision.status, error):
         return None
     began = decision.status is Status.EXPIRING and environment.status is not Status.EXPIRING
     end_date = format_instant(reservation.end)
-    return Write(environment, decision.status, decision.error, decision.reason, changes, end_date, began_expiring=began)
+    return Write(environment, decision.status, error, decision.reason, changes, end_date, began_expiring=began)
 
 
 def _ours_to_miss(environment: Environment, target: Target) -> bool:

@@ -2,7 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from blockkeeper.domain.environment import Status
+from blockkeeper.domain.calendar import fingerprint
+from blockkeeper.domain.environment import Status, parse_environment
 from blockkeeper.domain.expiry import Action, decide
 from blockkeeper.domain.sweep import Target, sweep
 
@@ -41,6 +42,11 @@ def test_a_moved_end_starts_afresh():
 def test_an_extended_block_stays_extended_until_it_is_due_again():
     assert at(100 * HOUR, status="EXTENDED").status is Status.EXTENDED
     assert at(40 * HOUR, status="EXTENDED").status is Status.ACTIVE
+
+
+@pytest.mark.parametrize("status", ["EXTENSION_PAYMENT_PENDING", "EXTENSION_APPROVAL_REQUIRED"])
+def test_case_b03_a_sweep_leaves_an_extension_alone_that_a_person_started_early(status):
+    assert at(100 * HOUR, status=status).status is Status(status)
 
 
 def test_case_b02_forty_minutes_before_the_end_nothing_is_searched_and_the_groups_drain():
@@ -95,14 +101,13 @@ def test_no_extension_past_extend_until():
 TARGET = Target(ACCOUNT, "us-east-1", home=True)
 
 
-def swept(entries, records, now=END - 20 * HOUR, fingerprint="f"):
+def swept(entries, records, now=END - 20 * HOUR):
     return sweep(
         TARGET,
         entries,
         records,
         payment_margin=MARGIN,
         default_approvers=(),
-        fingerprint=lambda _environment, _reservation: fingerprint,
         now=now,
     )
 
@@ -138,10 +143,24 @@ def test_only_what_differs_is_written():
 
 
 def test_case_b10_groups_are_rearmed_when_the_end_moved_and_only_then():
-    grouped = record(groups=[{"auto_scaling_group": "train"}], groups_armed="f")
+    policy = record(groups=[{"auto_scaling_group": "train"}])
+    armed = fingerprint(parse_environment(policy), reservation())
+    grouped = policy | {"groups_armed": armed}
     assert swept([entry()], [grouped], now=END - 49 * HOUR).starts == []
-    names = [start["workflow"] for start in swept([entry()], [grouped], now=END - 49 * HOUR, fingerprint="g").starts]
-    assert names == ["scale-groups"]
+    moved = swept([entry(EndDate=END + timedelta(days=1))], [grouped], now=END - 49 * HOUR)
+    assert [start["workflow"] for start in moved.starts] == ["scale-groups"]
+
+
+def test_groups_that_a_record_names_no_more_are_let_go():
+    forgotten = record(groups_armed="something")
+    assert [start["workflow"] for start in swept([entry()], [forgotten], now=END - 49 * HOUR).starts] == [
+        "scale-groups"
+    ]
+
+
+def test_what_keeps_a_group_from_following_stays_on_the_record():
+    result = swept([entry()], [record(groups_error="train: no such group")], now=END - 49 * HOUR)
+    assert result.writes[0].error == "train: no such group"
 
 
 def test_a_block_that_does_not_exist_is_an_error_with_a_remedy():
@@ -162,7 +181,6 @@ def test_another_accounts_sweep_does_not_miss_our_blocks():
         [record(owner_id=ACCOUNT)],
         payment_margin=MARGIN,
         default_approvers=(),
-        fingerprint=lambda *_: "",
         now=END,
     )
     assert result.writes == []

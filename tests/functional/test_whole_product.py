@@ -1,0 +1,57 @@
+"""What the functional tests together must have shown; see conftest.py for how this comes last."""
+
+import re
+
+import pytest
+
+from local.engine.coverage import missing_branches
+from local.engine.template import Template
+from local.engine.world import ACCOUNT, REGION, ROOT
+
+TEMPLATE = Template(ROOT / "template.yaml", {"MonthlyLimit": "1"}, region=REGION, account=ACCOUNT)
+
+# botocore's names of services and operations differ from IAM's here and there (Service Authorization Reference).
+_SERVICES = {"sesv2": "ses", "stepfunctions": "states"}
+_ACTIONS = {
+    # A transaction is authorized as the writes in it.
+    ("dynamodb", "TransactWriteItems"): {"dynamodb:PutItem", "dynamodb:UpdateItem"},
+}
+# Granted for accounts other than the stack's own, or for what only a deployed stack does.
+_NOT_SEEN_HERE = {"sts:AssumeRole"}
+
+
+@pytest.mark.parametrize("machine", sorted(TEMPLATE.state_machines))
+def test_every_branch_of_every_state_machine_has_run(machine, ran):
+    assert missing_branches(TEMPLATE.state_machines[machine].definition, ran.branches[machine]) == []
+
+
+@pytest.mark.parametrize("function", sorted(TEMPLATE.functions))
+def test_each_function_is_granted_exactly_the_calls_that_it_makes(function, ran):
+    made = set().union(*(_actions(service, operation) for service, operation in ran.calls[function]))
+    granted = _granted(function)
+    assert made - granted == set(), "calls that the template does not grant"
+    assert granted - made - _NOT_SEEN_HERE == set(), "grants that no test needs"
+
+
+def test_only_the_buyer_may_purchase():
+    buyers = [name for name in TEMPLATE.functions if any("Purchase" in action for action in _granted(name))]
+    assert buyers == ["BuyExtension"]
+
+
+def _actions(service, operation):
+    service = re.sub(r"[^a-z0-9]", "", service.lower())
+    if (service, operation) in _ACTIONS:
+        return _ACTIONS[service, operation]
+    return {f"{_SERVICES.get(service, service)}:{operation}"}
+
+
+def _granted(function):
+    resources = dict(TEMPLATE.of_type("AWS::Serverless::Function"))
+    policies = resources[function]["Properties"].get("Policies", [])
+    actions = set()
+    for policy in policies:
+        for statement in policy["Statement"]:
+            given = statement["Action"]
+            actions.update([given] if isinstance(given, str) else given)
+    assert not any("*" in action for action in actions)
+    return actions

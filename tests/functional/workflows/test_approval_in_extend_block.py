@@ -1,0 +1,178 @@
+"""extend-block with a person in it: the real approve-purchase, mail, link and page."""
+
+from datetime import timedelta
+
+from .conftest import END
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+def asked(live, **fields):
+    """A block that is due and whose approvers have been asked."""
+    execution = live.block().enrol(require_approval=True, **fields).extend()
+    live.world.run_for(timedelta(minutes=5))
+    return execution
+
+
+def test_an_approved_extension_is_bought(live):
+    execution = asked(live)
+    assert live.record()["status"] == "EXTENSION_APPROVAL_REQUIRED"
+    assert live.orders() == []
+    assert len(live.links()) == 1
+    assert live.answer("approve").status == 200
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert len(live.orders()) == len(live.bought()) == 1
+    (approval,) = live.items("approval")
+    assert (approval["status"], approval["used_for"]) == ("APPROVED", "cr-0a1#2026-05-04T11:30:00Z")
+    assert live.purchase()["approval_id"] == approval["id"]
+
+
+def test_a_rejected_extension_is_not(live):
+    execution = asked(live)
+    assert live.answer("reject", reason="the run is done").status == 200
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.status) == ("Extension rejected", "SUCCEEDED")
+    assert (live.orders(), live.record()["status"]) == ([], "EXTENSION_REJECTED")
+    assert live.record()["error"] == "rejected by ann@example.com: the run is done"
+
+
+def test_a_person_who_starts_it_again_by_hand_is_asked_again(live):
+    asked(live)
+    live.answer("reject")
+    live.world.run_until_idle()
+    again = live.extend(name="cr-0a1-20260504T1130Z-by-hand-20260501T0900Z")
+    live.world.run_for(timedelta(minutes=5))
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert again.path[-1] == "Extension confirmed"
+    assert len(live.bought()) == 1
+
+
+def test_case_b04_nobody_answers_and_nothing_is_bought(live):
+    execution = asked(live)
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.status) == ("Approval expired", "SUCCEEDED")
+    assert END - 3 * HOUR <= live.world.now() <= END - 3 * HOUR + timedelta(minutes=1)
+    assert (live.orders(), live.record()["status"]) == ([], "EXTENSION_REJECTED")
+
+
+def test_case_b04_a_late_click_is_told_that_nothing_was_bought(live):
+    asked(live)
+    live.world.run_until_idle()
+    late = live.answer("approve")
+    assert late.status == 200
+    assert "nothing was bought" in late.body.lower()
+    live.world.run_until_idle()
+    assert live.orders() == []
+
+
+def test_case_b11_dearer_than_approved_is_asked_again(live):
+    execution = asked(live)
+    live.world.market.faults.add(kind="price_change", operation="DescribeCapacityBlockExtensionOfferings", value="4000")
+    live.answer("approve")
+    live.world.run_for(timedelta(minutes=5))
+    assert (live.orders(), len(live.links())) == ([], 2)
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert live.purchase()["upfront_fee"] == "4000"
+    used = {approval["ceiling"]: approval.get("used_for") for approval in live.items("approval")}
+    assert used == {"3986.69": None, "4000": "cr-0a1#2026-05-04T11:30:00Z"}
+
+
+def test_a_cheaper_offering_than_approved_is_bought_without_asking_again(live):
+    asked(live)
+    live.world.market.faults.add(kind="price_change", operation="DescribeCapacityBlockExtensionOfferings", value="3000")
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert len(live.links()) == 1
+    assert live.purchase()["upfront_fee"] == "3000"
+
+
+def test_an_offering_that_is_gone_after_the_yes_is_looked_for_again_without_asking_again(live):
+    execution = asked(live)
+    live.world.market.faults.add(kind="empty_offerings", operation="DescribeCapacityBlockExtensionOfferings")
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert len(live.links()) == 1
+    assert "Record the miss" in execution.path
+
+
+def test_a_price_that_changed_after_a_miss_is_a_new_question(live):
+    execution = asked(live)
+    live.world.market.faults.add(kind="empty_offerings", operation="DescribeCapacityBlockExtensionOfferings")
+    live.answer("approve")
+    live.world.run_for(timedelta(minutes=1))
+    live.world.market.faults.add(kind="price_change", operation="DescribeCapacityBlockExtensionOfferings", value="4500")
+    live.world.run_for(HOUR)
+    assert (live.orders(), len(live.links())) == ([], 2)
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert live.purchase()["upfront_fee"] == "4500"
+
+
+def test_case_b20_extended_by_hand_while_we_asked_closes_the_request(live):
+    execution = asked(live)
+    live.buy_by_hand()
+    live.world.run_for(HOUR)
+    live.world.start("DetectExpiry", {})
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Superseded"
+    assert [approval["status"] for approval in live.items("approval")] == ["SUPERSEDED"]
+    assert len(live.bought()) == 1
+
+
+def test_case_b20_a_yes_after_somebody_else_extended_buys_nothing(live):
+    execution = asked(live)
+    live.buy_by_hand()
+    live.world.run_for(timedelta(minutes=1))
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Superseded"
+    assert len(live.bought()) == 1
+    assert live.purchase() is None
+
+
+def test_case_b16_the_record_changed_to_a_lower_ceiling_after_the_yes(live):
+    execution = asked(live)
+    live.enrol(require_approval=True, max_upfront_fee="1000")
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension too dear"
+    assert live.orders() == []
+
+
+def test_nobody_who_could_be_asked_ends_in_failure_and_buys_nothing(live):
+    # The only approver is a Slack user, and no Slack is connected.
+    execution = asked(live, approvers=["U0123ABCD"])
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.status) == ("Extension failed", "FAILED")
+    assert (live.orders(), live.record()["status"]) == ([], "ERROR")
+
+
+def test_case_b12_six_hours_of_sweeps_ask_once(live):
+    live.block().enrol(require_approval=True)
+    live.world.run_until(END - 30 * HOUR)
+    for _ in range(24):
+        live.world.start("DetectExpiry", {})
+        live.world.run_for(timedelta(minutes=15))
+    assert len(live.world.executions("ExtendBlock")) == 1
+    assert len(live.links()) == 1
+
+
+def test_case_b41_no_secret_in_logs_histories_or_events(live):
+    asked(live)
+    (token,) = (approval["task_token"] for approval in live.items("approval"))
+    _, query = live.links()[0]
+    live.answer("approve")
+    live.world.run_until_idle()
+    histories = str(
+        [execution.history for execution in live.world.engine.executions.values() if "ask" not in execution.name]
+    )
+    seen = histories + str(live.world.events) + live.world.logs.getvalue()
+    for secret in (token, query["signature"]):
+        assert secret not in seen
