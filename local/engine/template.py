@@ -329,7 +329,7 @@ class Template:
                 return f"arn:aws:iam::{self._pseudo['AWS::AccountId']}:role/{self._generated(logical_id)}"
             raise ValueError(f"{logical_id}.{attribute} refers to no resource")
         kind = self._resources[logical_id]["Type"]
-        if attribute in ("Arn", "TopicArn"):
+        if attribute in ("Arn", "TopicArn") or (kind, attribute) == ("AWS::SecretsManager::Secret", "Id"):
             return self.arn(logical_id)
         if attribute in ("Name", "QueueName", "TopicName"):
             return self.name(logical_id)

@@ -1,0 +1,149 @@
+"""One stack, deployed by sam to a local AWS with IAM enforced, for all end-to-end tests; each test has blocks of its own."""
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from local import server
+from local.stack import PARAMETERS, Stack, build, deploy
+
+START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
+PATIENCE_SECONDS = 120.0
+PAYMENTS_SPEED = 60
+
+
+class Deployed:
+    """The stack, and short ways to do what people and EC2 do."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack, self.aws = stack, stack.aws
+        self.states = self.aws.client("stepfunctions")
+        self.ec2 = self.aws.client("ec2")
+
+    def block(self, reservation_id: str, **fields: Any) -> None:
+        """Put a block into the market: active, due, 4 x p5.4xlarge."""
+        block = {
+            "reservation_id": reservation_id,
+            "region": "us-east-1",
+            "availability_zone": "us-east-1a",
+            "instance_type": "p5.4xlarge",
+            "instance_count": 4,
+            "hourly_rate": "5.191",
+            "start": "now-2d",
+            "end": "now+24h@11:30",
+            "payment": {"minutes": 6},
+        }
+        self.aws.control("POST", "fleet", {"blocks": [block | fields]})
+
+    def enrol(self, pk: str, reservation_id: str, **fields: Any) -> None:
+        """Enrol a block through the REST API."""
+        record = {
+            "PK": pk,
+            "capacity_block_id": reservation_id,
+            "region": "us-east-1",
+            "instance_type": "p5.4xlarge",
+            "extend_by_days": 7,
+            "max_upfront_fee": "4000.00",
+            "approvers": [f"{pk}@example.com"],
+        }
+        answer = self.stack.api("POST", "/", record | fields)
+        assert answer.status == 201, answer.body
+
+    def now(self) -> datetime:
+        return datetime.fromisoformat(self.aws.control("GET", "clock")["now"])
+
+    def jump(self, to: datetime) -> None:
+        self.aws.control("POST", "clock", {"set": to.isoformat()})
+
+    def speed(self, speed: float) -> None:
+        self.aws.control("POST", "clock", {"speed": speed})
+
+    def record(self, pk: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.stack.api("GET", f"/{pk}").body
+        return found
+
+    def link(self, pk: str) -> str | None:
+        """The link in the mail to the record's approver."""
+        for mail in self.stack.mails():
+            if mail["To"] == [f"{pk}@example.com"] and (found := re.search(r"http://\S+/decide/\S+", mail["BodyText"])):
+                return found[0]
+        return None
+
+    def ended_in(self, reservation_id: str) -> str | None:
+        """The last state of the block's extend-block execution; None while it runs."""
+        pages = self.states.get_paginator("list_executions").paginate(
+            stateMachineArn=self.stack.outputs["ExtendBlockArn"]
+        )
+        for execution in (each for page in pages for each in page["executions"]):
+            if execution["name"].startswith(reservation_id) and execution["status"] != "RUNNING":
+                history = self.states.get_paginator("get_execution_history").paginate(
+                    executionArn=execution["executionArn"]
+                )
+                events = [event for page in history for event in page["events"]]
+                return str(
+                    [e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e][-1]
+                )
+        return None
+
+    def end(self, reservation_id: str) -> datetime:
+        """EC2's EndDate."""
+        found = self.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
+        end: datetime = found["CapacityReservations"][0]["EndDate"]
+        return end
+
+    def orders(self, reservation_id: str) -> list[dict[str, Any]]:
+        """What EC2 has sold for the block."""
+        asked = {"CapacityReservationIds": [reservation_id]}
+        sold: list[dict[str, Any]] = self.ec2.describe_capacity_block_extension_history(**asked)[
+            "CapacityBlockExtensions"
+        ]
+        return sold
+
+
+def eventually(what: Callable[[], Any], patience: float = PATIENCE_SECONDS) -> Any:
+    """The first true answer; fails after the patience with the last one."""
+    give_up = time.monotonic() + patience
+    while not (answer := what()):
+        assert time.monotonic() < give_up, f"still {answer!r} after {patience:.0f} s"
+        time.sleep(0.5)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def deployed():
+    build()
+    with server.start(start_at=START) as aws:
+        stack = deploy(aws, {**PARAMETERS, "PurchaseMode": "live", "Targets": f"{aws.account}:us-east-1"})
+        aws.control("POST", "clock", {"set": START.isoformat()})
+        yield Deployed(stack)
+
+
+@pytest.fixture(scope="session")
+def asked(deployed):
+    """Three due blocks after one sweep, their approvers asked: record -> reservation."""
+    blocks = {
+        "says-yes": "cr-0e2e0000000000001",
+        "says-no": "cr-0e2e0000000000002",
+        "says-nothing": "cr-0e2e0000000000003",
+    }
+    for pk, reservation_id in blocks.items():
+        deployed.block(reservation_id)
+        deployed.enrol(pk, reservation_id)
+    deployed.stack.start("DetectExpiryArn", "e2e")
+    eventually(lambda: all(deployed.link(pk) for pk in blocks))
+    return blocks
+
+
+@pytest.fixture
+def fast(deployed):
+    """The market's clock runs a minute each second."""
+    deployed.speed(PAYMENTS_SPEED)
+    yield
+    deployed.speed(1)
+
+
+DECISION_LEAD = timedelta(hours=3)  # before the end: 60 minutes for EC2 and 120 for the payment

@@ -1,0 +1,143 @@
+"""The main scenarios on the deployed stack: real packaging, IAM, HTTP, mails and events."""
+
+import io
+import json
+import sys
+import zipfile
+from datetime import timedelta
+from urllib.parse import urlencode
+
+import pytest
+from conftest import DECISION_LEAD, eventually
+
+from local.stack import request
+
+pytestmark = pytest.mark.e2e
+FEE = "3488.35"  # 5.191 USD x 4 instances x 168 hours
+
+PURCHASE = """
+import boto3, botocore.exceptions
+def handler(event, context):
+    try:
+        boto3.client("ec2").purchase_capacity_block_extension(**event)
+    except botocore.exceptions.ClientError as error:
+        return error.response["Error"]["Code"]
+    return "bought"
+"""
+
+
+def form(decision):
+    return urlencode({"decision": decision, "reason": "e2e"})
+
+
+@pytest.mark.usefixtures("fast")
+def test_approved_by_link_it_is_bought_once_and_the_end_moves(deployed, asked):
+    reservation_id, link = asked["says-yes"], deployed.link("says-yes")
+    before = deployed.end(reservation_id)
+    page = request("GET", link)
+    assert page.status == 200
+    assert "3,488.35" in page.body
+    assert request("HEAD", link).status == 200
+    assert deployed.orders(reservation_id) == [], "looking decides nothing (case B07)"
+
+    assert request("POST", link, form("approve")).status == 200
+
+    assert eventually(lambda: deployed.ended_in(reservation_id)) == "Extension confirmed"
+    assert deployed.end(reservation_id) == before + timedelta(days=7)
+    assert [order["UpfrontFee"] for order in deployed.orders(reservation_id)] == [FEE]
+    assert deployed.record("says-yes")["status"] == "EXTENDED"
+    again = request("POST", link, form("approve"))
+    assert again.status < 500
+    assert len(deployed.orders(reservation_id)) == 1, "a yes is used once"
+
+
+def test_rejected_by_link_nothing_is_bought(deployed, asked):
+    reservation_id, link = asked["says-no"], deployed.link("says-no")
+    assert request("POST", link, form("reject")).status == 200
+    assert eventually(lambda: deployed.ended_in(reservation_id)) == "Extension rejected"
+    assert deployed.orders(reservation_id) == []
+    assert deployed.record("says-no")["status"] == "EXTENSION_REJECTED"
+
+
+@pytest.mark.usefixtures("asked")
+def test_an_altered_link_decides_nothing(deployed):
+    link = deployed.link("says-nothing")
+    altered = link[:-1] + ("A" if link[-1] != "A" else "B")
+    assert 400 <= request("POST", altered, form("approve")).status < 500
+    (approval,) = [a for a in deployed.stack.api("GET", "/approvals").body if a["environment"] == "says-nothing"]
+    assert approval["status"] == "OPEN"
+
+
+def test_the_api_wants_its_key(deployed):
+    assert request("GET", f"{deployed.stack.api_url}/").status == 403
+    assert deployed.stack.api("GET", "/").status == 200
+
+
+@pytest.mark.parametrize("older_names", [False, True])
+def test_case_b01_ec2s_event_starts_a_sweep_in_either_spelling(deployed, older_names):
+    reservation_id = f"cr-0e2e000000000001{int(older_names)}"
+    deployed.aws.control("POST", "market", {"older_event_names": older_names})
+    deployed.block(reservation_id, start="now+2m", end="now+20d@11:30")
+    deployed.jump(deployed.now() + timedelta(minutes=3))
+
+    def started_by():
+        pages = deployed.states.get_paginator("list_executions").paginate(
+            stateMachineArn=deployed.stack.outputs["DetectExpiryArn"]
+        )
+        for execution in (each for page in pages for each in page["executions"]):
+            given = json.loads(deployed.states.describe_execution(executionArn=execution["executionArn"])["input"])
+            if given.get("detail", {}).get("capacity-reservation-id") == reservation_id:
+                return given["detail-type"], execution["executionArn"]
+        return None
+
+    detail_type, execution = eventually(started_by)
+    assert detail_type == ("Capacity Block Reservation Delivered" if older_names else "Capacity Block Delivered")
+
+    def status():
+        found = deployed.states.describe_execution(executionArn=execution)["status"]
+        return None if found == "RUNNING" else found
+
+    assert eventually(status) == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    ("role_of", "may"), [("SearchOfferings", False), ("ApiFunction", False), ("BuyExtension", True)]
+)
+def test_only_the_buyers_role_may_purchase(deployed, asked, role_of, may):
+    resource = {"StackName": "blockkeeper", "LogicalResourceId": f"{role_of}Role"}
+    described = deployed.aws.client("cloudformation").describe_stack_resource(**resource)
+    role = described["StackResourceDetail"]["PhysicalResourceId"]
+    functions = deployed.aws.client("lambda")
+    functions.create_function(
+        FunctionName=f"purchase-as-{role_of}",
+        Runtime=f"python3.{sys.version_info.minor}",
+        Role=f"arn:aws:iam::{deployed.aws.account}:role/{role}",
+        Handler="app.handler",
+        Code={"ZipFile": zipped("app.py", PURCHASE)},
+        Timeout=60,
+    )
+    reservation_id = asked["says-nothing"]
+    order = {"CapacityReservationId": reservation_id, "CapacityBlockExtensionOfferingId": "cbe-unknown", "DryRun": True}
+    answer = functions.invoke(FunctionName=f"purchase-as-{role_of}", Payload=json.dumps(order))
+    code = json.load(answer["Payload"])
+    assert code == ("InvalidCapacityBlockOfferingIdNotFound" if may else "UnauthorizedOperation")
+    assert deployed.orders(reservation_id) == []
+
+
+def zipped(name, text):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, text)
+    return packed.getvalue()
+
+
+def test_case_b04_unanswered_it_expires_at_the_last_moment_and_a_late_yes_buys_nothing(deployed, asked):
+    """The last test: it moves the clock by a day."""
+    reservation_id, link = asked["says-nothing"], deployed.link("says-nothing")
+    assert deployed.ended_in(reservation_id) is None
+    deployed.jump(deployed.end(reservation_id) - DECISION_LEAD + timedelta(seconds=30))
+    assert eventually(lambda: deployed.ended_in(reservation_id)) == "Approval expired"
+    late = request("POST", link, form("approve"))
+    assert late.status == 200
+    assert "nothing" in late.body.lower()
+    assert deployed.orders(reservation_id) == []
