@@ -271,13 +271,13 @@ def restart_schedules(clock: MarketClock) -> None:
         scheduler._schedule_last_fired[key] = now
 
 
-# -- (f) 1.5.33: IAM knows no resource of Capacity Block purchases and of Auto Scaling calls, and compares policies with `*`
+# -- (f) 1.5.33: IAM knows no resource of block purchases, Auto Scaling calls and mails, and compares policies with `*`
 
 
 def resources_of_calls(market: Market) -> None:
-    """Name the resource that IAM authorizes: the reservation of a purchase, the group of an Auto Scaling call.
+    """Name the resource that IAM authorizes: the reservation of a purchase, the group of an Auto Scaling call, a mail's sender.
 
-    Source: Service Authorization Reference, "Amazon EC2" and "Amazon EC2 Auto Scaling".
+    Source: Service Authorization Reference, "Amazon EC2", "Amazon EC2 Auto Scaling" and "Amazon Simple Email Service v2".
     """
     extract = iam_actions.extract_resource_arn
 
@@ -293,6 +293,8 @@ def resources_of_calls(market: Market) -> None:
             group = market.groups.get(account_id, region, name) if name else None
             if group is not None:
                 return group.arn
+        if service == "ses" and path == "/v2/email/outbound-emails":
+            return f"arn:aws:ses:{region}:{account_id}:identity/{json.loads(body)['FromEmailAddress']}"
         return str(extract(service, method, path, headers, body, query_params, region, account_id))
 
     iam_actions.extract_resource_arn = extract_known

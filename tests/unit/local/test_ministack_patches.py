@@ -26,6 +26,7 @@ NEEDED = {
     "EventBridge's time is the market's": False,
     "Scheduler's time is the market's": False,
     "resource of a purchase": "*",
+    "resource of a mail": "*",
     "source of an event": None,
     "workers share unpacked layers": False,
 }
@@ -41,6 +42,7 @@ RIGHT = {
     "EventBridge's time is the market's": True,
     "Scheduler's time is the market's": True,
     "resource of a purchase": "arn:aws:ec2:us-east-1:1:capacity-reservation/cr-0a1",
+    "resource of a mail": "arn:aws:ses:us-east-1:1:identity/a@example.com",
     "source of an event": "blockkeeper",
     "sources of events": None,
     "workers share unpacked layers": True,

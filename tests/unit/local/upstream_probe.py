@@ -126,6 +126,10 @@ def findings(*, patched: bool) -> dict[str, Any]:
     found["resource of a purchase"] = iam_actions.extract_resource_arn(
         "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
     )
+    mail = json.dumps({"FromEmailAddress": "a@example.com"}).encode()
+    found["resource of a mail"] = iam_actions.extract_resource_arn(
+        "ses", "POST", "/v2/email/outbound-emails", {}, mail, {}, "us-east-1", "1"
+    )
     for name, sources in {"source of an event": ["blockkeeper"], "sources of events": ["blockkeeper", "other"]}.items():
         body = json.dumps({"Entries": [{"Source": source} for source in sources]}).encode()
         found[name] = iam_actions.request_tag_context("events", "events:PutEvents", body, {}).get("events:source")
