@@ -70,7 +70,7 @@ def _answer_one(request: Request, decision: str) -> Answer:
     if problems := schema_problems("approval-answer", fields):
         raise invalid(problems)
     approval_id = request.path["id"]
-    if len(approval_id) > LONGEST_ID or not approval_id.isascii():
+    if not 1 <= len(approval_id) <= LONGEST_ID or not approval_id.isascii():
         raise _not_found()
     return _decide(approval_id, decision, fields, request.now)
 

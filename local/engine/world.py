@@ -170,6 +170,10 @@ class World:
         request = rest_api.Request(method, path, dict(headers or {}), dict(query or {}), body, base64)
         return rest_api.send(request, self.template.routes, self.engine, moto_resources.api_key(self.template))
 
+    def api_key(self) -> str | None:
+        """The key that `request` wants in the header x-api-key."""
+        return moto_resources.api_key(self.template)
+
     def executions(self, machine: str) -> list[Execution]:
         """The executions of a state machine (logical id), in the order of their start."""
         wanted = self.engine.machines[machine]

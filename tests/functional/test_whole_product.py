@@ -22,7 +22,8 @@ _NOT_SEEN_HERE = {"sts:AssumeRole"}
 
 @pytest.mark.parametrize("machine", sorted(TEMPLATE.state_machines))
 def test_every_branch_of_every_state_machine_has_run(machine, ran):
-    assert missing_branches(TEMPLATE.state_machines[machine].definition, ran.branches[machine]) == []
+    missing = missing_branches(TEMPLATE.state_machines[machine].definition, ran.branches[machine])
+    assert not missing, "\n".join(missing)
 
 
 @pytest.mark.parametrize("function", sorted(TEMPLATE.functions))
@@ -47,7 +48,7 @@ def _actions(service, operation):
 
 def _granted(function):
     resources = dict(TEMPLATE.of_type("AWS::Serverless::Function"))
-    policies = resources[function]["Properties"].get("Policies", [])
+    policies = resources[function].get("Policies", [])
     actions = set()
     for policy in policies:
         for statement in policy["Statement"]:

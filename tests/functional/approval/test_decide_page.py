@@ -75,7 +75,7 @@ def test_a_forged_link_is_refused_and_changes_nothing(story):
 
 def test_the_sample_of_a_request_needs_only_a_signature_that_fits(story):
     execution = story.enrol().ask()
-    event = json.loads((Path(__file__).parents[3] / "events" / "api-request.decide.json").read_text())
+    event = json.loads((Path(__file__).parents[3] / "events" / "decide-request.json").read_text())
     assert story.world.invoke("DecideApproval", event)["statusCode"] == 403
     event["queryStringParameters"]["signature"] = story.link().partition("signature=")[2]
     assert story.world.invoke("DecideApproval", event)["statusCode"] == 200

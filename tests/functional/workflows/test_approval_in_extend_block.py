@@ -1,5 +1,6 @@
 """extend-block with a person in it: the real approve-purchase, mail, link and page."""
 
+import json
 from datetime import timedelta
 
 from .conftest import END
@@ -176,3 +177,54 @@ def test_case_b41_no_secret_in_logs_histories_or_events(live):
     seen = histories + str(live.world.events) + live.world.logs.getvalue()
     for secret in (token, query["signature"]):
         assert secret not in seen
+
+
+def test_an_offer_that_cannot_be_recorded_is_asked_about_all_the_same(live):
+    for nth in range(1, 7):
+        live.world.engine.crash("RecordExtension", nth, when="before")
+    execution = live.block().enrol(require_approval=True).extend()
+    live.world.run_for(HOUR)
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+
+
+def test_through_the_api_records_are_kept_and_a_request_is_approved(live):
+    api = Api(live.world)
+    live.block()
+    record = {
+        "PK": "train",
+        "name": "train",
+        "capacity_block_id": "cr-0a1",
+        "region": "us-east-1",
+        "instance_type": "p5.48xlarge",
+        "extend_by_days": 1,
+        "extension_lookahead_days": 2,
+        "approvers": ["ann@example.com"],
+        "max_upfront_fee": "12000",
+    }
+    assert api("POST", "/", record)["PK"] == "train"
+    assert [kept["PK"] for kept in api("GET", "/")] == ["train"]
+    assert api("PUT", "/train", record | {"max_upfront_fee": "9000"})["max_upfront_fee"] == "9000"
+    assert api("GET", "/train")["require_approval"] is True
+    live.extend()
+    live.world.run_for(timedelta(minutes=5))
+    assert [block["status"] for block in api("GET", "/blocks")] == ["EXTENSION_APPROVAL_REQUIRED"]
+    (request,) = api("GET", "/approvals")
+    assert "task_token" not in request
+    api("POST", f"/approvals/{request['approval_id']}/approve", {"approver": "ann"})
+    live.world.run_until_idle()
+    assert live.end() == END + DAY
+    api("DELETE", "/train")
+    assert api("GET", "/") == []
+
+
+class Api:
+    def __init__(self, world):
+        self._world = world
+
+    def __call__(self, method, path, body=None):
+        headers = {"content-type": "application/json", "x-api-key": self._world.api_key()}
+        answer = self._world.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
+        assert answer.status < 300, answer.body
+        return json.loads(answer.body) if answer.body else None

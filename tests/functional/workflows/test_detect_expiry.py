@@ -175,3 +175,52 @@ def test_the_groups_follow_the_block_from_enrolment_over_an_extension(live):
     live.extend()
     live.world.run_until_idle()
     assert live.scheduled_actions("train-nodes")["blockkeeper-cr-0a1-end"] == END + timedelta(days=1, minutes=-37)
+
+
+def test_a_block_whose_workflow_has_ended_is_not_started_again(live):
+    live.block().enrol(require_approval=True)
+    live.world.run_until(END - 30 * HOUR)
+    sweep(live)
+    live.answer("reject")
+    assert sweep(live).status == "SUCCEEDED"
+    assert [execution.path[-1] for execution in live.world.executions("ExtendBlock")] == ["Extension rejected"]
+    assert live.record()["status"] == "EXTENSION_REJECTED"
+
+
+def test_listing_the_targets_is_tried_again(live):
+    live.world.engine.crash("ListTargets", when="before")
+    assert sweep(live).status == "SUCCEEDED"
+
+
+def ending(live):
+    """A block in its last hour, whose groups are looked at in each sweep."""
+    live.block()
+    group = {
+        "name": "train-nodes",
+        "region": "us-east-1",
+        "availability_zone": "us-east-1a",
+        "reservation_id": "cr-0a1",
+    }
+    live.world.market.load_fleet({"groups": [group | {"min": 0, "max": 4, "desired": 0}]})
+    live.enrol(groups=[{"auto_scaling_group": "train-nodes"}])
+    live.world.run_until(END - timedelta(minutes=50))
+    return live
+
+
+def test_two_sweeps_in_one_minute_scale_once(live):
+    ending(live)
+    sweeps = [live.world.start("DetectExpiry", {})]
+    live.world.run_for(timedelta(seconds=20))
+    sweeps.append(live.world.start("DetectExpiry", {}))
+    live.world.run_for(timedelta(seconds=20))
+    assert [execution.status for execution in sweeps] == ["SUCCEEDED", "SUCCEEDED"]
+    assert len(live.world.executions("ScaleGroupsWorkflow")) == 1
+
+
+def test_groups_whose_workflow_cannot_be_started_fail_the_sweep(live):
+    ending(live)
+    for nth in range(1, 5):
+        live.world.engine.crash("Scale its groups", nth, when="before", error="StepFunctions.SfnException")
+    execution = sweep(live)
+    live.world.run_for(timedelta(minutes=5))
+    assert (execution.status, execution.error) == ("FAILED", "TargetsNotSwept")

@@ -300,3 +300,53 @@ def test_two_blocks_that_together_exceed_the_limit_only_one_is_bought(live_with_
     story.world.run_until_idle()
     assert len(story.orders()) == 1
     assert len(story.bought()) + len(story.bought("cr-0b2")) == 1
+
+
+def test_case_b20_somebody_buys_between_our_search_and_our_order(live):
+    live.world.engine.crash("BuyExtension", when="before")
+    execution = live.block().enrol().extend()
+    live.world.run_for(timedelta(seconds=30))
+    live.buy_by_hand()
+    ends(live, execution, "Superseded", "NO_ACTION_REQUIRED")
+    assert len(live.bought()) == 1
+    assert live.purchase() is None
+
+
+def test_a_search_that_fails_for_long_is_tried_again_later(live):
+    for nth in range(1, 7):
+        live.world.engine.crash("SearchOfferings", nth, when="before")
+    execution = live.block().enrol().extend()
+    ends(live, execution, "Extension confirmed", "EXTENDED")
+    assert ("Extension Failed", "failed") in live.told()
+
+
+@pytest.mark.parametrize(("first", "state"), [(1, "Record the purchase"), (2, "Record the outcome")])
+def test_what_cannot_be_recorded_is_tried_again(live, first, state):
+    live.world.engine.crash("RecordExtension", first, when="before")
+    execution = live.block().enrol().extend()
+    ends(live, execution, "Extension confirmed", "EXTENDED")
+    assert execution.path.count(state) == 1
+
+
+def test_a_purchase_that_cannot_be_recorded_is_followed_all_the_same(live):
+    for nth in range(1, 7):
+        live.world.engine.crash("RecordExtension", nth, when="before")
+    execution = live.block().enrol().extend()
+    ends(live, execution, "Extension confirmed", "EXTENDED")
+
+
+def test_a_miss_that_cannot_be_recorded_does_not_stop_the_search(live):
+    live.world.market.faults.add(kind="empty_offerings", operation="DescribeCapacityBlockExtensionOfferings")
+    for nth in range(1, 7):
+        live.world.engine.crash("RecordExtension", nth, when="before")
+    execution = live.block().enrol().extend()
+    ends(live, execution, "Extension confirmed", "EXTENDED")
+
+
+def test_an_outcome_that_cannot_be_recorded_ends_in_failure(live):
+    for nth in range(2, 8):
+        live.world.engine.crash("RecordExtension", nth, when="before")
+    execution = live.block().enrol().extend()
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.error) == ("Outcome not recorded", "OutcomeNotRecorded")
+    assert len(live.bought()) == 1
