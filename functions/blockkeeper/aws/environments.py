@@ -16,7 +16,6 @@ from blockkeeper.aws.table import (
     update_request,
     write,
 )
-from blockkeeper.domain.enrolment import record_for_tagged_block
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
@@ -145,6 +144,9 @@ def enrol_tagged(reservation: Reservation, now: datetime) -> str | None:
         Why it was not enrolled, in words for a log: the tag is no PK, or a record of this PK exists and its word counts.
         None when it was enrolled. One bad tag never stops a sweep (design rule 4).
     """
+    # Only the sweep enrols; no other function's start should pay for the rules.
+    from blockkeeper.domain.enrolment import record_for_tagged_block
+
     try:
         create(record_for_tagged_block(reservation, now))
     except ValueError as error:
