@@ -34,6 +34,8 @@ NOW = datetime(2026, 5, 4, tzinfo=UTC)
 REGION = "us-east-1"
 TABLE = "bench"
 WANTED = 0.1
+# EC2's facts that a record mirrors.
+MIRRORED = ("end_time", "start_time", "state", "instance_count", "owner_id")
 EVENT = {"account": ACCOUNT, "region": REGION, "trigger": "schedule", "now": "2026-05-04T00:00:00Z"}
 
 Run = Callable[[], dict[str, Any]]
@@ -72,7 +74,8 @@ def every_record() -> dict[str, Any]:
     decided = {write.environment.pk: write.status for write in result.writes}
     for record in records:
         status = decided.get(record["PK"], Status(record["status"]))
-        set_status(record["PK"], status, None, NOW, version=record["version"])
+        seen = {name: record[name] for name in MIRRORED}
+        set_status(record["PK"], status, None, NOW, version=record["version"], **seen)
     return {"starts": result.starts, "written": len(records)}
 
 
