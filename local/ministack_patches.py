@@ -49,6 +49,7 @@ def apply(market: Market) -> None:
     resources_of_calls(market)
     shared_layers()
     sources_of_events()
+    machines_of_tokens()
 
 
 def _installed_version() -> str:
@@ -342,6 +343,38 @@ def sources_of_events() -> None:
         return {**known, "events:source": sources[0] if len(sources) == 1 else None}
 
     iam_actions.request_tag_context = context
+
+
+# -- (i) 1.5.33: IAM does not know whose task a token is ----------------------------------------------------------------------------
+
+
+def machines_of_tokens() -> None:
+    """Name the state machine that a task token belongs to; AWS authorizes SendTaskSuccess on it."""
+    execute_task = stepfunctions._execute_task
+    invoke_with_callback = stepfunctions._invoke_with_callback
+    extract = iam_actions.extract_resource_arn
+    running: contextvars.ContextVar[str] = contextvars.ContextVar("running", default="*")
+    machines: dict[str, str] = {}
+
+    def execute(state_def: dict[str, Any], raw_input: Any, execution: Any, ctx: dict[str, Any]) -> Any:
+        mine = running.set(ctx["StateMachine"]["Id"])
+        try:
+            return execute_task(state_def, raw_input, execution, ctx)
+        finally:
+            running.reset(mine)
+
+    def invoke(resource: str, input_data: Any, token: str, state_def: dict[str, Any]) -> Any:
+        machines[token] = running.get()
+        return invoke_with_callback(resource, input_data, token, state_def)
+
+    def extract_known(service: str, method: str, path: str, headers: Any, body: Any, *more: Any) -> str:
+        if service == "states" and (token := iam_actions._safe_json_field(body, "taskToken")):
+            return machines.get(token, "*")
+        return str(extract(service, method, path, headers, body, *more))
+
+    stepfunctions._execute_task = execute
+    stepfunctions._invoke_with_callback = invoke
+    iam_actions.extract_resource_arn = extract_known
 
 
 def iso_milliseconds(at: dt.datetime) -> str:

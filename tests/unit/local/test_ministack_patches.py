@@ -27,6 +27,7 @@ NEEDED = {
     "Scheduler's time is the market's": False,
     "resource of a purchase": "*",
     "resource of a mail": "*",
+    "resource of a task token": "*",
     "source of an event": None,
     "workers share unpacked layers": False,
 }
@@ -42,6 +43,7 @@ RIGHT = {
     "EventBridge's time is the market's": True,
     "Scheduler's time is the market's": True,
     "resource of a purchase": "arn:aws:ec2:us-east-1:1:capacity-reservation/cr-0a1",
+    "resource of a task token": "the machine",
     "resource of a mail": "arn:aws:ses:us-east-1:1:identity/a@example.com",
     "source of an event": "blockkeeper",
     "sources of events": None,

@@ -126,6 +126,7 @@ def findings(*, patched: bool) -> dict[str, Any]:
     found["resource of a purchase"] = iam_actions.extract_resource_arn(
         "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
     )
+    found["resource of a task token"] = resource_of_a_token()
     mail = json.dumps({"FromEmailAddress": "a@example.com"}).encode()
     found["resource of a mail"] = iam_actions.extract_resource_arn(
         "ses", "POST", "/v2/email/outbound-emails", {}, mail, {}, "us-east-1", "1"
@@ -136,6 +137,22 @@ def findings(*, patched: bool) -> dict[str, Any]:
     layer = zipped({"python/in_layer.py": ""})
     found["workers share unpacked layers"] = library_of_a_worker(layer) == library_of_a_worker(layer)
     return found
+
+
+def resource_of_a_token() -> str:
+    """What IAM takes as the resource of SendTaskSuccess; the state machine, shortened, where it knows."""
+    arn = machine(asking(QUEUE_TASK, Arguments={"MessageBody": "{% $states.context.Task.Token %}"}, TimeoutSeconds=1))
+    resources = []
+
+    def send(_resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        body = json.dumps({"taskToken": arguments["MessageBody"]}).encode()
+        resources.append(iam_actions.extract_resource_arn("states", "POST", "/", {}, body, {}, "us-east-1", "1"))
+        return {}
+
+    stepfunctions._SERVICE_DISPATCH["arn:aws:states:::sqs:sendMessage"] = send
+    run({}, arn=arn)
+    (resource,) = resources
+    return "the machine" if resource == arn else resource
 
 
 def zipped(files: dict[str, str]) -> bytes:
