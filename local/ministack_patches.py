@@ -345,7 +345,7 @@ def sources_of_events() -> None:
     iam_actions.request_tag_context = context
 
 
-# -- (i) 1.5.33: IAM does not know whose task a token is ----------------------------------------------------------------------------
+# -- (i) 1.5.33: IAM does not know whose task a token is ---------------------------------------------------------------------------
 
 
 def machines_of_tokens() -> None:

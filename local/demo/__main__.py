@@ -65,7 +65,7 @@ class Demo:
         """Look at every block once, as the schedule does each 15 minutes."""
         self.screen.heading("detect-expiry looks at every block (the schedule starts it every 15 minutes)")
         execution = self.stack.start("DetectExpiryArn", "demo-first-look")
-        self.wait("detect-expiry", lambda: self.ended(execution))
+        self.wait("detect-expiry", lambda: self.ended(execution), told=False)
         self.screen.show(found(self.cases, self.seen))
 
     def ask(self) -> None:
@@ -159,14 +159,17 @@ class Demo:
 
     # -- waiting ----------------------------------------------------------------------------------------------------------
 
-    def wait(self, for_what: str, happened: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
-        """Tell the news until something has happened."""
+    def wait(
+        self, for_what: str, happened: Callable[[], bool], patience: float = PATIENCE_SECONDS, *, told: bool = True
+    ) -> None:
+        """Tell the news until something has happened; without `told` a table tells it afterwards."""
         give_up = time.monotonic() + patience
         with self.screen.waiting(
             lambda: f"{short(self.watch.now())} UTC in the market; waiting for {for_what}"
         ) as update:
             while True:
-                self.screen.news(self.watch.look())
+                news = self.watch.look()
+                self.screen.news([each for each in news if told or each.kind != "status"])
                 if happened():
                     return
                 if time.monotonic() > give_up:

@@ -14,7 +14,7 @@ from rich.text import Text
 from local.demo.fleet import Case
 from local.demo.watch import News, Seen, short, told_actions
 
-WIDTH = 150
+WIDTH = 160
 _COLOURS = {
     "step": "cyan",
     "mail": "magenta",
@@ -60,7 +60,9 @@ class Screen:
                 (f"  {short(each.at)}  ", "dim"), (f"{each.pk:<14}", "bold"), (each.text, _COLOURS[each.kind])
             )
             line.truncate(WIDTH, overflow="ellipsis")
-            self.show(line)
+            self.console.print(line)
+            if each.kind != "status":  # the table has it
+                self._picture.print(line)
 
     @contextmanager
     def waiting(self, text: Callable[[], str]) -> Iterator[Callable[[], None]]:
@@ -119,7 +121,7 @@ def outcomes(cases: list[Case], seen: dict[str, Seen], wrong: dict[str, list[str
         block = seen[case.pk]
         extended = block.end is not None and block.end != block.first_end
         mark = Text("✗", style="bold red") if wrong.get(case.pk) else Text("✓", style="green")
-        outcome = block.last_state if block.closed else "nothing to do" if block.execution is None else "still running"
+        outcome = block.last_state if block.closed else "nothing bought" if block.execution is None else "still running"
         table.add_row(
             mark, case.pk, outcome, block.status, _fee(block), short(block.first_end),
             Text(short(block.end), style="bold green") if extended else "-",
