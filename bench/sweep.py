@@ -57,7 +57,6 @@ def every_record() -> dict[str, Any]:
     from blockkeeper import settings
     from blockkeeper.aws import ec2
     from blockkeeper.aws.environments import list_environments, set_status
-    from blockkeeper.domain.calendar import fingerprint
     from blockkeeper.domain.environment import Status
     from blockkeeper.domain.sweep import Target, sweep
 
@@ -68,7 +67,6 @@ def every_record() -> dict[str, Any]:
         records,
         payment_margin=settings.payment_margin(),
         default_approvers=settings.approver_emails(),
-        fingerprint=fingerprint,
         now=NOW,
     )
     decided = {write.environment.pk: write.status for write in result.writes}

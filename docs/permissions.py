@@ -125,8 +125,8 @@ def _comment(lines: list[str], line: int) -> str:
 
 
 def _words(node: Node) -> str:
-    """A resource or an action in a few words: `!GetAtt Table.Arn` and `!Ref Table` are `Table`."""
-    return str(node.value.removesuffix(".Arn") if node.tag == "!GetAtt" else node.value)
+    """A resource or an action in a few words: `!GetAtt Table.Arn` and `!Ref Table` are both `Table`."""
+    return str(node.value.partition(".")[0] if node.tag == "!GetAtt" else node.value)
 
 
 def _code(words: list[str]) -> str:
