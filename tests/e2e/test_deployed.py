@@ -2,9 +2,12 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 import zipfile
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -71,6 +74,15 @@ def test_an_altered_link_decides_nothing(deployed):
 def test_the_api_wants_its_key(deployed):
     assert request("GET", f"{deployed.stack.api_url}/").status == 403
     assert deployed.stack.api("GET", "/").status == 200
+
+
+def test_the_command_line_reads_the_deployed_stack(deployed, asked):
+    command = [str(Path(sys.executable).with_name("blockkeeper")), "status", "--json"]
+    environment = {"PATH": os.environ["PATH"], **deployed.aws.environment()}
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert all(pk in shown.stdout for pk in asked)
+    json.loads(shown.stdout)
 
 
 @pytest.mark.parametrize("older_names", [False, True])
