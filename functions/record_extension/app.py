@@ -4,6 +4,7 @@ from typing import Any
 
 from blockkeeper.aws import bus
 from blockkeeper.aws.environments import load_environment, set_status
+from blockkeeper.domain.environment import Status
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.outcome import CONSEQUENCES, Outcome
 from blockkeeper.telemetry import count, handler, log
@@ -23,11 +24,11 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     consequence = CONSEQUENCES[outcome]
     environment = load_environment(block["environment"])
     error = event["reason"] if consequence.error else None
-    if environment is not None and consequence.error and environment.status is consequence.status:
-        told = environment.error == error or outcome is Outcome.TOO_LATE
-    else:
-        told = False
-    if told:
+    # Past the last moment to decide a sweep says EXPIRING; how the search ended becomes its reason, and nothing expires twice.
+    expiring = environment is not None and environment.status is Status.EXPIRING and consequence.error
+    status = Status.EXPIRING if expiring else consequence.status
+    known = None if environment is None else (environment.status, environment.error)
+    if consequence.error and (known == (status, error) or (outcome is Outcome.TOO_LATE and expiring)):
         # Searches go on for days; people hear of each thing once (case B12).
         return {"outcome": outcome, "published": False}
     detail = {name: block[name] for name in FACTS}
@@ -36,7 +37,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     bus.publish(consequence.detail_type, detail)
     if environment is not None:
         mirrored = {"end_time": event["end"]} if event.get("end") else {}
-        set_status(environment.pk, consequence.status, error, parse_instant(event["now"]), **mirrored)
+        set_status(environment.pk, status, error, parse_instant(event["now"]), **mirrored)
     log.info(consequence.detail_type, extra=detail)
     count(f"Extension_{outcome}")
     return {"outcome": outcome, "published": True}

@@ -100,6 +100,11 @@ class Environment:
         """Hours of the wanted extension."""
         return extension_hours(self.extend_by_days)
 
+    @property
+    def fallback_hours(self) -> tuple[int, ...]:
+        """Hours of the shorter lengths to try when the wanted one is not to be had, in order."""
+        return tuple(extension_hours(days, "fallback_days") for days in self.fallback_days)
+
 
 def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, ...] = ()) -> Environment:
     """Give a checked record its type.

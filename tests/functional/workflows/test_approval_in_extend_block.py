@@ -147,6 +147,17 @@ def test_case_b16_the_record_changed_to_a_lower_ceiling_after_the_yes(live):
     assert live.orders() == []
 
 
+def test_an_approved_shorter_length_is_bought_though_the_wanted_one_is_back(live):
+    live.block(offering={"available": True, "hours": [24]})
+    execution = live.enrol(require_approval=True, extend_by_days=2, fallback_days=[1]).extend()
+    live.world.run_for(timedelta(minutes=5))
+    live.world.market.blocks.get("cr-0a1", "us-east-1").offering.hours = None
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert (live.end(), len(live.links())) == (END + DAY, 1)
+
+
 def test_nobody_who_could_be_asked_ends_in_failure_and_buys_nothing(live):
     # The only approver is a Slack user, and no Slack is connected.
     execution = asked(live, approvers=["U0123ABCD"])

@@ -350,3 +350,20 @@ def test_an_outcome_that_cannot_be_recorded_ends_in_failure(live):
     live.world.run_until_idle()
     assert (execution.path[-1], execution.error) == ("Outcome not recorded", "OutcomeNotRecorded")
     assert len(live.bought()) == 1
+
+
+def test_a_shorter_length_of_the_policy_is_bought_when_the_wanted_one_is_not_offered(live):
+    execution = live.block(offering={"available": True, "hours": [24, 48]})
+    execution = live.enrol(extend_by_days=7, fallback_days=[3, 2, 1]).extend()
+    ends(live, execution, "Extension confirmed", "EXTENDED")
+    assert live.end() == END + 2 * DAY
+
+
+def test_past_the_last_moment_a_block_expires_once(live):
+    live.block(offering={"available": False}).enrol().extend()
+    live.world.run_until(END - 3 * HOUR - timedelta(minutes=1))
+    for _ in range(6):
+        live.world.start("DetectExpiry", {})
+        live.world.run_for(timedelta(minutes=1))
+    assert live.record()["status"] == "EXPIRING"
+    assert [detail_type for detail_type, _ in live.told()].count("Block Expiring") == 1
