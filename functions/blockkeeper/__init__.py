@@ -6,5 +6,5 @@
 import gc
 
 # boto3 and its service models are up to a hundred thousand objects that live as long as the process. With Python's threshold of
-# 700 new objects a start looks through them for garbage again and again, a fifth of its time or more (`python -m bench.cold_start`).
+# 700 new objects a start looks through them for garbage again and again, a fifth of its time or more (`bench.cold_start`).
 gc.set_threshold(50_000)
