@@ -1,0 +1,101 @@
+"""The demo ends with 0 only if each block came out as expected: each kind of difference must be seen."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from local.demo.check import differences
+from local.demo.fleet import read
+from local.demo.watch import Seen
+from local.stack import Stack
+
+FLEET, CASES = read()
+CASE = next(case for case in CASES if case.pk == "vision-train")
+UNBOUGHT = next(case for case in CASES if case.pk == "robotics-sim")
+OLD_END = datetime(2026, 5, 5, 11, 30, tzinfo=UTC)
+
+
+def as_expected(case):
+    end = OLD_END + timedelta(days=case.expected.days)
+    hook = timedelta(seconds=case.longest_hook)
+    return Seen(
+        first_end=OLD_END,
+        end=end,
+        status=case.expected.status,
+        execution="x" if case.expected.ends_in else None,
+        execution_status="SUCCEEDED" if case.expected.ends_in else None,
+        last_state=case.expected.ends_in,
+        actions=[(end - timedelta(minutes=37) - hook, "0/0/0", "blockkeeper-end")],
+    )
+
+
+def stack_with(orders):
+    """A stack whose EC2 has sold these: reservation -> fees."""
+    entries = [
+        {"CapacityReservationId": reservation_id, "UpfrontFee": fee}
+        for reservation_id, fees in orders.items()
+        for fee in fees
+    ]
+    ec2 = SimpleNamespace(
+        get_paginator=lambda _: SimpleNamespace(paginate=lambda: [{"CapacityBlockExtensions": entries}])
+    )
+    return Stack(SimpleNamespace(client=lambda *_: ec2), {}, "", "")
+
+
+def found(case, seen, fees, answer=None):
+    orders = {case.reservation_id: fees} if fees else {}
+    return differences(stack_with(orders), [case], {case.pk: seen}, {case.pk: answer or case.expected.answer})
+
+
+def test_what_is_as_expected_has_no_difference():
+    assert found(CASE, as_expected(CASE), ["55813.63"]) == {}
+    assert found(UNBOUGHT, as_expected(UNBOUGHT), []) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "fees", "text"),
+    [
+        ({"status": "ERROR"}, ["55813.63"], "its status is ERROR"),
+        ({"last_state": "Payment failed"}, ["55813.63"], "ended in Payment failed"),
+        ({"execution_status": "RUNNING"}, ["55813.63"], "ended in nothing"),
+        ({"end": OLD_END}, ["55813.63"], "moved by 0 days"),
+        ({}, [], "0 extensions were ordered"),
+        ({}, ["55813.63", "55813.63"], "2 extensions were ordered"),
+        ({}, ["1.00"], "cost 1.00 USD"),
+        ({"actions": []}, ["55813.63"], "has 0 actions to zero"),
+    ],
+)
+def test_each_kind_of_difference_is_seen(change, fees, text):
+    (problems,) = found(CASE, replace(as_expected(CASE), **change), fees).values()
+    assert any(text in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("minutes", [-30, 30])
+def test_a_scale_in_that_is_too_late_or_far_too_early_is_seen(minutes):
+    seen = as_expected(CASE)
+    seen.actions = [(at + timedelta(minutes=minutes), sizes, name) for at, sizes, name in seen.actions]
+    (problems,) = found(CASE, seen, ["55813.63"]).values()
+    assert "goes to zero at" in problems[0]
+
+
+def test_an_order_for_a_block_that_must_not_be_extended_is_seen():
+    assert "expected is none" in found(UNBOUGHT, as_expected(UNBOUGHT), ["1.00"])[UNBOUGHT.pk][0]
+
+
+def test_a_persons_own_no_is_what_is_expected_then():
+    seen = as_expected(CASE)
+    seen.status, seen.last_state, seen.end = "EXPIRING", "Extension rejected", OLD_END
+    seen.actions = [(at - timedelta(days=7), sizes, name) for at, sizes, name in seen.actions]
+    assert found(CASE, seen, [], answer="reject") == {}
+    assert found(CASE, seen, ["55813.63"], answer="reject") != {}
+
+
+def test_each_block_of_the_fleet_is_enrolled_and_has_an_expectation():
+    assert len(CASES) == len(FLEET["blocks"]) == len(FLEET["environments"])
+    assert {case.expected.status for case in CASES} >= {"EXTENDED", "EXPIRING", "ERROR", "NO_ACTION_REQUIRED"}
+    fees = [case.expected.fee for case in CASES if case.expected.fee is not None]
+    assert len(fees) == 4
+    assert all(isinstance(fee, Decimal) for fee in fees)
