@@ -43,7 +43,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     environment = load_environment(facts["environment"])
     if environment is None:
         raise NobodyToAskError(f"{facts['environment']} is not enrolled any more, so it has no approvers")
-    asked = open_or_join(open_request(facts, environment.approvers, environment.quorum, now), event["task_token"])
+    request = open_request(facts, environment.approvers, environment.quorum, now)
+    asked = open_or_join(request, event["task_token"], dry_run=not settings.live())
     if asked.request.status is not ApprovalStatus.OPEN:
         return {"told": len(asked.told)}
     told = _mail(asked)

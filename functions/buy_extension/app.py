@@ -72,6 +72,7 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
         deadlines=deadlines_of(environment, reservation, settings.payment_margin(), end),
         ledger_id=ledger_id(block["reservation_id"], end),
         now=now,
+        live=settings.live(),
     )
     if no:
         return _answer(Outcome.NOT_ALLOWED, no)
@@ -89,7 +90,7 @@ def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> di
     key = ledger_id(intent.reservation_id, intent.end)
     try:
         ledger.intend(key, intent, purchase, settings.monthly_limit(), now)
-        ledger.mark_sent(key, now)
+        ledger.mark_sent(key, intent.offering.offering_id, now)
     except ledger.OverBudgetError as error:
         return _answer(Outcome.OVER_BUDGET, str(error))
     except ledger.ApprovalUsedError as error:

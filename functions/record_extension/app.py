@@ -35,7 +35,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     detail |= {"outcome": outcome, "reason": event["reason"], "now": event["now"]}
     detail |= {name: event[name] for name in ("offering", "approval_id", "end") if event.get(name) is not None}
     bus.publish(consequence.detail_type, detail)
-    if environment is not None:
+    # A record may have turned to another block meanwhile; what became of this one is told, and not written there.
+    if environment is not None and environment.capacity_block_id == block["reservation_id"]:
         mirrored = {"end_time": event["end"]} if event.get("end") else {}
         set_status(environment.pk, status, error, parse_instant(event["now"]), **mirrored)
     log.info(consequence.detail_type, extra=detail)

@@ -45,8 +45,10 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 def _lengths(environment: Environment, approval: dict[str, Any] | None) -> list[int]:
     """Hours to search, in order: what was approved, what is wanted, then the policy's shorter lengths; a call each."""
-    approved = [] if approval is None else [approval["duration_hours"]]
-    return list(dict.fromkeys([*approved, environment.wanted_hours, *environment.fallback_hours]))
+    wanted = [environment.wanted_hours, *environment.fallback_hours]
+    # A length that the record no longer asks for is not bought, approved or not.
+    approved = [] if approval is None else [hours for hours in wanted if hours == approval["duration_hours"]]
+    return list(dict.fromkeys([*approved, *wanted]))
 
 
 def _search(

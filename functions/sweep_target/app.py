@@ -35,7 +35,10 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         now=now,
     )
     for write in result.writes:
-        _save(write, target, event["now"])
+        try:
+            _save(write, target, event["now"])
+        except Exception as error:  # noqa: BLE001 - one record that cannot be written never stops the others (design rule 4)
+            result.unreadable.append(f"record {write.environment.pk} was not written: {type(error).__name__}")
     refused = (enrol_tagged(reservation, now) for reservation in result.unenrolled)
     result.unreadable += [text for text in refused if text]
     for text in result.unreadable:

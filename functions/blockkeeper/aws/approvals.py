@@ -89,10 +89,13 @@ def list_requests(
         yield _request(item["id"], item)
 
 
-def open_or_join(request: ApprovalRequest, task_token: str) -> Asked:
+def open_or_join(request: ApprovalRequest, task_token: str, *, dry_run: bool) -> Asked:
     """Store a new request; one that is there already gets only the new task token, and keeps approvers, votes and links.
 
     A request that has ended answers the workflow at once.
+
+    Args:
+        dry_run: people are told that no money moves; a yes to that never buys, even if PurchaseMode is `live` by then.
 
     Raises:
         DifferentRequestError: the id stands for another question.
@@ -100,6 +103,7 @@ def open_or_join(request: ApprovalRequest, task_token: str) -> Asked:
     """
     key = request.approval_id
     attributes = {name: value for name, value in request_item(request).items() if name != "approval_id"}
+    attributes["dry_run"] = dry_run
     try:
         write(
             put_request(KIND, key, {**attributes, "task_token": task_token, "version": 1}, "attribute_not_exists(id)")
@@ -183,10 +187,11 @@ def supersede_open_requests(reservation_id: str, end: str, now: datetime) -> Non
     """Close every open request of a block whose end has moved: the question is about an end that is no more (case B20).
 
     Args:
-        end: EC2's EndDate now, ISO 8601; a request about this very end stays open.
+        end: EC2's EndDate now, ISO 8601; a request about this end stays open, and so does one about a later end, since EC2 moves
+            an end only later: whoever read an earlier one has read too early.
     """
     for item in query_kind(KIND, f"{reservation_id}-"):
-        if item.get("status") == ApprovalStatus.OPEN and item.get("current_end") != end:
+        if item.get("status") == ApprovalStatus.OPEN and parse_instant(item["current_end"]) < parse_instant(end):
             supersede(item["id"], f"the block's end was moved to {end} by somebody else", now)
 
 
@@ -198,12 +203,10 @@ def redeliver_decisions(now: datetime) -> int:
     """
     told = 0
     for marker in list(query_kind(UNDELIVERED)):
-        if now - parse_instant(marker["since"]) < DELIVERY_GRACE:
-            continue
         try:
-            told += _redeliver(marker["id"])
-        except (ClientError, BotoCoreError) as error:
-            # The others go on; this one has still its marker.
+            if now - parse_instant(marker["since"]) >= DELIVERY_GRACE:
+                told += _redeliver(marker["id"])
+        except Exception as error:  # noqa: BLE001 - the sweep and the others go on; this one has still its marker
             log.error(
                 "a decision stays undelivered", extra={"approval_id": marker["id"], "error": type(error).__name__}
             )

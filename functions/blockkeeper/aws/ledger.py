@@ -135,13 +135,26 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limi
         raise (over if first == 1 else ApprovalUsedError(f"{intent.approval_id} is not an unused approval")) from error
 
 
-def mark_sent(ledger_id: str, now: datetime) -> None:
+def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
     """INTENT -> SENT, immediately before the call; whoever does not get past this must not call.
 
+    Args:
+        offering_id: what is about to be ordered; another run may have put its own INTENT in the place of ours.
+
     Raises:
-        TakenElsewhereError: the entry is not INTENT any more.
+        TakenElsewhereError: the entry is not INTENT any more, or is about another offering.
     """
-    _move(ledger_id, (PurchaseState.INTENT,), PurchaseState.SENT, now, sent_at=format_instant(now))
+    sent = table.update_request(
+        KIND,
+        ledger_id,
+        set_={"state": PurchaseState.SENT, "updated_at": format_instant(now), "sent_at": format_instant(now)},
+        condition="#state = :intent AND #offering_id = :offering",
+        values={":intent": PurchaseState.INTENT, ":offering": offering_id},
+    )
+    try:
+        table.write(sent)
+    except table.ConditionFailedError as error:
+        raise TakenElsewhereError(f"{ledger_id} is not the INTENT to order {offering_id} any more") from error
 
 
 def mark_bought(ledger_id: str, now: datetime, reason: str) -> None:

@@ -11,7 +11,6 @@ from enum import StrEnum
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.purchase_policy import missing_policy
 from blockkeeper.domain.reservation import WAITING_STATES, Reservation
 
 # From here on each sweep also checks that the groups have gone to zero.
@@ -80,6 +79,9 @@ def decide(
         return Decision(drain, Status.ERROR, text, text)
     if reservation.owner_id != account:
         text = f"the block is owned by account {reservation.owner_id}; only its owner can extend it"
+        if environment.state is not None and environment.error != text:
+            # The owner's account is swept too, and its word about the block counts.
+            return Decision(drain, environment.status, text, environment.error)
         return Decision(drain, Status.EXPIRING if in_last_hour else Status.NO_ACTION_REQUIRED, text, text)
     if now >= deadlines.decide_by:
         if same_end and environment.status is Status.EXTENSION_PAYMENT_PENDING:
@@ -96,9 +98,6 @@ def decide(
 
 
 def _due(environment: Environment, reservation: Reservation, *, same_end: bool) -> Decision:
-    lacking = missing_policy(environment)
-    if lacking:
-        return Decision(Action.NONE, Status.ERROR, lacking, lacking)
     shortest = min((environment.extend_by_days, *environment.fallback_days))
     if environment.extend_until is not None and reservation.end + timedelta(days=shortest) > environment.extend_until:
         until = format_instant(environment.extend_until)

@@ -32,12 +32,14 @@ def refusal(
     deadlines: Deadlines,
     ledger_id: str,
     now: datetime,
+    live: bool = True,
 ) -> str | None:
     """Why the offering must not be bought now, in words; None when it may.
 
     Args:
-        approval: the stored approval (``status, reservation_id, current_end, new_end, ceiling, used_for``), or None.
+        approval: the stored approval (``status, reservation_id, current_end, new_end, ceiling, used_for, dry_run``), or None.
         ledger_id: the purchase that the approval would be used for.
+        live: whether money would move.
     """
     lacking = missing_policy(environment)
     if lacking or environment.max_upfront_fee is None:
@@ -48,6 +50,8 @@ def refusal(
         return f"too late: the last moment to decide was {format_instant(deadlines.decide_by)}"
     if now < deadlines.opens_at:
         return f"too early: EC2 extends a block from {format_instant(deadlines.opens_at)}"
+    if offering.hours not in {24 * days for days in (environment.extend_by_days, *environment.fallback_days)}:
+        return f"the record no longer asks for {offering.hours} hours; the next search asks for what it wants now"
     if offering.fee > environment.max_upfront_fee:
         return f"{format_usd(offering.fee)} is above max_upfront_fee {format_usd(environment.max_upfront_fee)}"
     too_long = past_extend_until(environment, offering)
@@ -55,6 +59,8 @@ def refusal(
         return too_long
     if approval is not None and approval.get("used_for") not in (None, ledger_id):
         return "the approval was used for another purchase"
+    if live and approval is not None and approval.get("dry_run") is True:
+        return "the question was asked while PurchaseMode was dry-run, so its yes moves no money; extend by hand to ask again"
     return approval_refusal(approval, offering, reservation_id, deadlines.end)
 
 

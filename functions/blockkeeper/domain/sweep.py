@@ -72,22 +72,16 @@ def sweep(
     for record in records:
         if record.get("region") != target.region:
             continue
+        enrolled.add(record.get("PK"))
         try:
             environment = parse_environment(record, default_approvers)
-        except (KeyError, ValueError, TypeError) as error:
-            result.unreadable.append(f"record {record.get('PK')}: {error}")
-            enrolled.add(record.get("PK"))
-            continue
-        enrolled.add(environment.pk)
-        reservation = blocks.get(environment.capacity_block_id)
-        if reservation is not None:
-            decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
-            write = _write(environment, reservation, decision)
-            result.writes += [write] if write else []
-            scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, now)
-            result.starts += _starts(target, environment, reservation, decision, now=now, scale=scale)
-        elif _ours_to_miss(environment, target):
-            _missing(target, environment, result, now)
+            reservation = blocks.get(environment.capacity_block_id)
+            if reservation is not None:
+                _found(target, environment, reservation, result, payment_margin=payment_margin, now=now)
+            elif _ours_to_miss(environment, target):
+                _missing(target, environment, result, now)
+        except Exception as error:  # noqa: BLE001 - whatever somebody wrote by hand, the others go on (design rule 4)
+            result.unreadable.append(f"record {record.get('PK')}: {type(error).__name__}: {error}")
     result.unenrolled = [block for block in blocks.values() if block.environment and block.environment not in enrolled]
     return result
 
@@ -105,6 +99,22 @@ def _blocks(entries: Iterable[Mapping[str, Any]], region: str, result: Sweep) ->
             continue
         blocks[reservation.reservation_id] = reservation
     return blocks
+
+
+def _found(
+    target: Target,
+    environment: Environment,
+    reservation: Reservation,
+    result: Sweep,
+    *,
+    payment_margin: timedelta,
+    now: datetime,
+) -> None:
+    decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
+    write = _write(environment, reservation, decision)
+    scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, now)
+    result.starts += _starts(target, environment, reservation, decision, now=now, scale=scale)
+    result.writes += [write] if write else []
 
 
 def _starts(

@@ -56,7 +56,7 @@ def _forget_clients():
 
 
 def ask(token="token-1", quorum=1):  # noqa: S107 - invented
-    return approvals.open_or_join(open_request(REQUEST, [MARIA, JO], quorum, NOW), token)
+    return approvals.open_or_join(open_request(REQUEST, [MARIA, JO], quorum, NOW), token, dry_run=False)
 
 
 def meanwhile(monkeypatch, *happens):

@@ -222,7 +222,6 @@ def test_payment_that_cannot_be_read_is_read_again(live):
         ({"max_upfront_fee": None}, "Purchase not allowed", "ERROR"),
         ({"approvers": [], "require_approval": True}, "Purchase not allowed", "ERROR"),
         ({"extend_until": "2026-05-05T11:00:00Z"}, "Purchase not allowed", "ERROR"),
-        ({"capacity_block_id": "cr-0b2"}, "Nothing to extend", "ERROR"),
     ],
 )
 def test_a_policy_that_does_not_allow_it_buys_nothing(live, fields, state, status):
@@ -230,6 +229,14 @@ def test_a_policy_that_does_not_allow_it_buys_nothing(live, fields, state, statu
     ends(live, execution, state, status)
     assert live.orders() == []
     assert live.record()["error"]
+
+
+def test_a_record_that_is_for_another_block_buys_nothing_and_stays_as_it_is(live):
+    execution = live.block().enrol(capacity_block_id="cr-0b2").extend()
+    live.world.run_until_idle()
+    assert (execution.path[-1], live.orders()) == ("Nothing to extend", [])
+    assert live.told() == [("Extension Failed", "not_extendable")]
+    assert "status" not in live.record()
 
 
 def test_case_b34_a_block_in_an_unknown_state_is_left(live):

@@ -118,6 +118,16 @@ def refused(approval=APPROVAL, now=NOW, **fields):
     )
 
 
+def test_a_length_that_the_record_does_not_ask_for_is_refused():
+    assert "no longer asks for 24 hours" in refused(extend_by_days=2)
+    assert refused(extend_by_days=2, fallback_days=[1]) is None
+
+
+def test_a_yes_to_a_question_of_a_dry_run_moves_no_money():
+    assert "dry-run" in refused(APPROVAL | {"dry_run": True})
+    assert refused(APPROVAL | {"dry_run": False}) is None
+
+
 def test_what_policy_and_approval_allow_is_allowed():
     assert refused() is None
     assert refused(None, require_approval=False) is None
