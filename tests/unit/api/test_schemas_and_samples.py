@@ -12,8 +12,10 @@ from blockkeeper.schema_check import SCHEMAS, schema, schema_problems, without_r
 
 EVENTS = Path(__file__).parents[3] / "events"
 NAMES = sorted(path.name.removesuffix(".schema.json") for path in SCHEMAS.glob("*.schema.json"))
-# `events/<schema>[.<case>].json`; API requests are not checked by a schema but answered in tests/functional/api.
-SAMPLES = sorted(path for path in EVENTS.glob("*.json") if not path.name.startswith("api-request."))
+# `events/<schema>[.<case>].json`; requests are checked by no schema but answered, in tests/functional/api and .../approval.
+SAMPLES = sorted(
+    path for path in EVENTS.glob("*.json") if not path.name.startswith(("api-request.", "decide-request."))
+)
 
 
 def fields(node, path="$"):
