@@ -14,6 +14,10 @@ from blockkeeper.domain.outcome import Outcome
 from blockkeeper.telemetry import handler
 
 
+class InputRefusedError(ValueError):
+    """Somebody started the workflow with an input that it cannot work on; the message names field, rule and remedy."""
+
+
 @handler
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Answer ``{move, reason, outcome, wait_seconds, ...}`` with the few facts that later states need.
@@ -22,9 +26,12 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         event: ``{"block": <input of extend-block>, "turn": <searches so far>, "now": ISO}``.
 
     Raises:
+        InputRefusedError: the workflow's input is not as schemas/extend-block.schema.json says.
         BlockNotFoundError, UnreadableReservationError, ClientError: EC2 could not be read; that is never "nothing there".
     """
     block, now = event["block"], parse_instant(event["now"])
+    if event["turn"] == 0:
+        _refuse_malformed(block)
     place = (block["region"], block["account"])
     end = parse_instant(block["end_date"])
     environment = load_environment(block["environment"])
@@ -55,3 +62,11 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         "decide_by": format_instant(deadlines.decide_by),
         "current_end": format_instant(reservation.end),
     }
+
+
+def _refuse_malformed(block: Any) -> None:
+    # Once for a workflow, and in its own time: the checker takes longer to import than the rest of this function.
+    from blockkeeper.schema_check import schema_problems
+
+    if problems := schema_problems("extend-block", block):
+        raise InputRefusedError("; ".join(str(problem) for problem in problems))

@@ -24,8 +24,13 @@ class Trigger:
     region: str | None
 
 
-def read_trigger(event: Mapping[str, Any]) -> Trigger:
-    """Tell what started a run. Nothing else of the event is used: EC2's own state decides what is due."""
+def read_trigger(event: Any) -> Trigger:
+    """Tell what started a run. Nothing else of the event is used: EC2's own state decides what is due.
+
+    Whatever is no event at all is of an unknown kind, too: a sweep is never wrong, and the alarm says that something odd came.
+    """
+    if not isinstance(event, Mapping):
+        return Trigger("unknown", type(event).__name__, None, None)
     kind = event.get("detail-type") or event.get("detail_type") or ""
     if kind in DELIVERED:
         name = "delivered"

@@ -224,3 +224,14 @@ def test_groups_whose_workflow_cannot_be_started_fail_the_sweep(live):
     execution = sweep(live)
     live.world.run_for(timedelta(minutes=5))
     assert (execution.status, execution.error) == ("FAILED", "TargetsNotSwept")
+
+
+@pytest.mark.parametrize(
+    "odd", [[], "now", 7, {"detail-type": 5}, {"detail-type": None, "account": ["x"], "region": {}}]
+)
+def test_an_input_that_is_no_event_leads_to_a_sweep_and_is_counted(live, odd):
+    live.block().enrol()
+    live.world.start("DetectExpiry", odd)
+    live.world.run_for(timedelta(minutes=2))
+    assert [execution.status for execution in live.world.executions("DetectExpiry")] == ["SUCCEEDED"]
+    assert live.record()["status"] == "NO_ACTION_REQUIRED"

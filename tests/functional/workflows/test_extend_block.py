@@ -374,3 +374,21 @@ def test_past_the_last_moment_a_block_expires_once(live):
         live.world.run_for(timedelta(minutes=1))
     assert live.record()["status"] == "EXPIRING"
     assert [detail_type for detail_type, _ in live.told()].count("Block Expiring") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"end_date": "tomorrow"}, "end_date"),
+        ({"account": 111122223333}, "account is"),
+        ({"reservation_id": "cb-0a1"}, "copy CapacityReservationId"),
+        ({"surprise": True}, "surprise"),
+    ],
+)
+def test_a_malformed_input_is_refused_at_once_with_field_rule_and_remedy(live, change, text):
+    block = {"environment": "train", "reservation_id": "cr-0a1", "account": "123456789012", "region": "us-east-1"}
+    execution = live.world.start("ExtendBlock", block | {"end_date": "2026-05-04T11:30:00Z"} | change)
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.error) == ("Input refused", "InputRefused")
+    assert text in execution.cause
+    assert live.world.now() - START < timedelta(minutes=1)
