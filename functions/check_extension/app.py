@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from blockkeeper.aws import ec2
+from blockkeeper.aws import ec2, ledger
 from blockkeeper.domain.deadlines import Deadlines
 from blockkeeper.domain.extension import extension_from, progress
 from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.names import ledger_id
 from blockkeeper.telemetry import handler
 
 
@@ -20,6 +21,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     place = (block["region"], block["account"])
     end = parse_instant(block["end_date"])
     reservation = ec2.read_block(block["reservation_id"], *place)
-    extension = extension_from(ec2.extension_history(block["reservation_id"], *place), end)
+    order = ledger.read(ledger_id(block["reservation_id"], end))
+    extensions = ec2.extension_history(block["reservation_id"], *place)
+    extension = extension_from(extensions, end, order.offering_id if order else None)
     come = progress(extension, reservation, end, Deadlines(end).pay_by, now)
     return {"stage": come.stage, "reason": come.reason, "end": format_instant(reservation.end)}

@@ -4,12 +4,15 @@ from typing import Any
 
 from blockkeeper.aws import bus
 from blockkeeper.aws.environments import load_environment, set_status
-from blockkeeper.domain.environment import Status
+from blockkeeper.domain.environment import Environment, Status
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.outcome import CONSEQUENCES, Outcome
 from blockkeeper.telemetry import count, handler, log
 
 FACTS = ("environment", "reservation_id", "account", "region", "end_date")
+
+# After the end has moved only the workflow of the next end says these.
+_NEXT_WORKFLOWS_WORD = frozenset({Status.EXTENSION_APPROVAL_REQUIRED, Status.EXTENSION_PAYMENT_PENDING})
 
 
 @handler
@@ -35,10 +38,17 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     detail |= {"outcome": outcome, "reason": event["reason"], "now": event["now"]}
     detail |= {name: event[name] for name in ("offering", "approval_id", "end") if event.get(name) is not None}
     bus.publish(consequence.detail_type, detail)
-    # A record may have turned to another block meanwhile; what became of this one is told, and not written there.
-    if environment is not None and environment.capacity_block_id == block["reservation_id"]:
+    if environment is not None and _still_about(environment, block):
         mirrored = {"end_time": event["end"]} if event.get("end") else {}
         set_status(environment.pk, status, error, parse_instant(event["now"]), **mirrored)
     log.info(consequence.detail_type, extra=detail)
     count(f"Extension_{outcome}")
     return {"outcome": outcome, "published": True}
+
+
+def _still_about(environment: Environment, block: dict[str, Any]) -> bool:
+    """Whether the record is still about this block and end; if not, what became of them is told, and not written there."""
+    if environment.capacity_block_id != block["reservation_id"]:
+        return False
+    moved_on = environment.end_time is not None and environment.end_time > parse_instant(block["end_date"])
+    return not (moved_on and environment.status in _NEXT_WORKFLOWS_WORD)

@@ -64,9 +64,17 @@ def parse_extensions(entries: Iterable[Mapping[str, Any]], reservation_id: str) 
     )
 
 
-def extension_from(extensions: Iterable[Extension], end: datetime) -> Extension | None:
-    """The extension that starts at `end`; one whose payment did not fail is preferred to one that did."""
-    from_here = [extension for extension in extensions if extension.starts == end]
+def extension_from(extensions: Iterable[Extension], end: datetime, ordered: str | None = None) -> Extension | None:
+    """The extension that starts at `end`; one whose payment did not fail is preferred to one that did.
+
+    Args:
+        ordered: offering id of our own order, if any: somebody else's failed payment then says nothing.
+    """
+    from_here = [
+        extension
+        for extension in extensions
+        if extension.starts == end and (extension.status != FAILED or ordered in {None, extension.offering_id})
+    ]
     return min(from_here, key=lambda extension: extension.status == FAILED, default=None)
 
 

@@ -17,9 +17,12 @@ def extension_name(reservation_id: str, end: datetime) -> str:
     return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}")[:80]
 
 
-def scaling_name(reservation_id: str, end: datetime, now: datetime) -> str:
-    """Name of an execution of scale-groups: it may run again at another minute, since it changes nothing twice."""
-    return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}-at-{stamp(now)}")[:80]
+def scaling_name(reservation_id: str, account: str, end: datetime, now: datetime) -> str:
+    """Name of an execution of scale-groups: it may run again at another minute, since it changes nothing twice.
+
+    A shared block has groups in several accounts, each with its own execution.
+    """
+    return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}-{account}-at-{stamp(now)}")[:80]
 
 
 def ledger_id(reservation_id: str, end: datetime) -> str:

@@ -138,7 +138,7 @@ def _starts(
         end_date = format_instant(reservation.end)
         starts.append({"workflow": "extend-block", "name": name, "input": {**block, "end_date": end_date}})
     if scale and (environment.groups or environment.groups_armed is not None):
-        name = scaling_name(reservation.reservation_id, reservation.end, now)
+        name = scaling_name(reservation.reservation_id, target.account, reservation.end, now)
         starts.append({"workflow": "scale-groups", "name": name, "input": block})
     return starts
 

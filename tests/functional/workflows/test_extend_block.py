@@ -392,3 +392,14 @@ def test_a_malformed_input_is_refused_at_once_with_field_rule_and_remedy(live, c
     assert (execution.path[-1], execution.error) == ("Input refused", "InputRefused")
     assert text in execution.cause
     assert live.world.now() - START < timedelta(minutes=1)
+
+
+def test_what_became_of_an_old_end_is_not_written_over_the_next_ones_word(live):
+    live.block().enrol(end_time="2026-05-05T11:30:00Z", status="EXTENSION_APPROVAL_REQUIRED")
+    block = {"environment": "train", "reservation_id": "cr-0a1", "account": "123456789012", "region": "us-east-1"}
+    event = {"block": block | {"end_date": "2026-05-04T11:30:00Z"}, "outcome": "confirmed", "reason": "moved"}
+    answer = live.world.invoke(
+        "RecordExtension", event | {"end": "2026-05-05T11:30:00Z", "now": "2026-05-03T11:30:00Z"}
+    )
+    assert answer["published"] is True
+    assert live.record()["status"] == "EXTENSION_APPROVAL_REQUIRED"

@@ -221,3 +221,11 @@ def test_case_b37_pauses_grow_shrink_towards_the_end_and_stay_few():
 
 def test_every_outcome_has_a_status_and_an_event():
     assert set(CONSEQUENCES) == set(Outcome)
+
+
+def test_somebody_elses_failed_payment_says_nothing_about_our_order():
+    foreign = history(
+        extension(CapacityBlockExtensionOfferingId="cbe-9", CapacityBlockExtensionStatus="payment-failed")
+    )
+    assert extension_from(foreign, END).status == "payment-failed"
+    assert extension_from(foreign, END, "cbe-1") is None
