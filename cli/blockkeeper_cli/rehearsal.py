@@ -115,20 +115,31 @@ def _move(
 def _offering(environment: Environment, reservation: Reservation, account: str) -> tuple[Step, Offering | None]:
     from blockkeeper.aws.ec2 import extension_offerings
 
-    hours, ceiling = environment.wanted_hours, environment.max_upfront_fee
+    ceiling = environment.max_upfront_fee
     if ceiling is None:  # the move before has stopped for that already
         return Step("offering", Verdict.STOP, "max_upfront_fee is not set"), None
-    entries = extension_offerings(reservation.reservation_id, hours, reservation.region, account)
-    choice = choose_offering(entries, hours=hours, current_end=reservation.end, ceiling=ceiling)
-    if choice.offering is None or choice.found is not Found.OFFERED:
-        return Step("offering", Verdict.STOP, choice.reason), None
-    words = f"{choice.offering.offering_id}: {choice.reason}, new end {format_instant(choice.offering.new_end)}"
-    return Step("offering", Verdict.OK, words), choice.offering
+    found, misses = [], []
+    # As search-offerings does: the wanted length, then the policy's shorter ones.
+    for hours in dict.fromkeys([environment.wanted_hours, *environment.fallback_hours]):
+        entries = extension_offerings(reservation.reservation_id, hours, reservation.region, account)
+        choice = choose_offering(entries, hours=hours, current_end=reservation.end, ceiling=ceiling)
+        if choice.offering is None or choice.found is not Found.OFFERED:
+            misses.append(choice.reason)
+            continue
+        found.append((choice.offering, choice.reason))
+        if past_extend_until(environment, choice.offering) is None:
+            break
+    if not found:
+        return Step("offering", Verdict.STOP, "; ".join(misses)), None
+    # The last one found is within extend_until, or the next step says that none is.
+    offering, reason = found[-1]
+    words = f"{offering.offering_id}: {reason}, new end {format_instant(offering.new_end)}"
+    return Step("offering", Verdict.OK, words), offering
 
 
 def _allowed(environment: Environment, offering: Offering, deadlines: Deadlines, now: datetime) -> Step:
     """Every rule of the buyer but the approval, which nobody has given yet."""
-    no = past_extend_until(environment, offering) or refusal(
+    no = refusal(
         replace(environment, require_approval=False),
         None,
         offering,

@@ -43,6 +43,16 @@ def test_the_rehearsal_shows_each_step_and_spends_nothing_b47(cli):
     assert cli.executions() == []
 
 
+def test_the_rehearsal_tries_the_shorter_lengths_as_the_workflow_does(cli):
+    cli.block(offering={"available": True, "hours": [24]})
+    cli.enrol(extend_by_days=7, fallback_days=[3, 1])
+    ran = cli("extend", "team-vision", "--dry-run", "--json")
+    assert ran.json["verdict"] == "ok"
+    assert "new end 2026-05-05T11:30:00Z" in steps(ran)["offering"][1]
+    searched = cli.calls("DescribeCapacityBlockExtensionOfferings")
+    assert [call.params["CapacityBlockExtensionDurationHours"] for call in searched] == [168, 72, 24]
+
+
 def test_the_rehearsal_is_readable_in_80_columns(cli):
     cli.block()
     cli.enrol()

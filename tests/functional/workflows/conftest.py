@@ -55,13 +55,13 @@ class Story:
             "approvers": ["ann@example.com"],
             "max_upfront_fee": "12000",
         }
-        item = {"kind": "environment", "id": pk, "version": 1} | {
-            k: v for k, v in (record | fields).items() if k != "PK"
-        }
-        self._dynamodb.put_item(
-            TableName=self._table, Item={k: TypeSerializer().serialize(v) for k, v in item.items() if v is not None}
-        )
+        self.put("environment", {"id": pk, "version": 1} | {k: v for k, v in (record | fields).items() if k != "PK"})
         return self
+
+    def put(self, kind, item):
+        """Write an item to the table as it stands, past the product."""
+        typed = {k: TypeSerializer().serialize(v) for k, v in (item | {"kind": kind}).items() if v is not None}
+        self._dynamodb.put_item(TableName=self._table, Item=typed)
 
     def extend(self, name="cr-0a1-20260504T1130Z", end="2026-05-04T11:30:00Z", pk="train") -> Execution:
         block = {

@@ -127,6 +127,21 @@ def test_case_b20_extended_by_hand_while_we_asked_closes_the_request(live):
     assert len(live.bought()) == 1
 
 
+def test_a_request_that_was_closed_while_ec2_shows_the_old_end_makes_no_tight_loop(live):
+    execution = asked(live)
+    (approval,) = live.items("approval")
+    live.put("approval", approval | {"status": "SUPERSEDED", "reason": "closed too early"})
+    closed = {"decision": "superseded", "approval_id": approval["id"]} | dict.fromkeys(
+        ("decided_by", "decided_at", "reason")
+    )
+    live.world.engine.send_task_success(approval["task_token"], json.dumps(closed))
+    before = len(execution.path)
+    live.world.run_for(timedelta(minutes=10))
+    turns = execution.path[before:].count("Load the block")
+    assert 1 <= turns <= 10
+    assert live.orders() == []
+
+
 def test_case_b20_a_yes_after_somebody_else_extended_buys_nothing(live):
     execution = asked(live)
     live.buy_by_hand()
