@@ -155,7 +155,8 @@ def test_a_workflow_that_cannot_be_started_fails_the_sweep_and_is_started_by_the
     assert len(live.world.executions("ExtendBlock")) == 1
 
 
-def test_the_groups_follow_the_block_from_enrolment_over_an_extension(live):
+def grouped(live):
+    """A block and a group of nodes that follows it."""
     live.block()
     group = {
         "name": "train-nodes",
@@ -165,6 +166,10 @@ def test_the_groups_follow_the_block_from_enrolment_over_an_extension(live):
     }
     live.world.market.load_fleet({"groups": [group | {"min": 0, "max": 4, "desired": 0}]})
     live.enrol(groups=[{"auto_scaling_group": "train-nodes"}])
+
+
+def test_the_groups_follow_the_block_from_enrolment_over_an_extension(live):
+    grouped(live)
     sweep(live)
     before = live.scheduled_actions("train-nodes")
     assert {name: at for name, at in before.items() if name.endswith("-end")} == {
@@ -194,15 +199,7 @@ def test_listing_the_targets_is_tried_again(live):
 
 def ending(live):
     """A block in its last hour, whose groups are looked at in each sweep."""
-    live.block()
-    group = {
-        "name": "train-nodes",
-        "region": "us-east-1",
-        "availability_zone": "us-east-1a",
-        "reservation_id": "cr-0a1",
-    }
-    live.world.market.load_fleet({"groups": [group | {"min": 0, "max": 4, "desired": 0}]})
-    live.enrol(groups=[{"auto_scaling_group": "train-nodes"}])
+    grouped(live)
     live.world.run_until(END - timedelta(minutes=50))
     return live
 
