@@ -1,6 +1,7 @@
-"""A question to people, whether one extension may be bought, and what their votes make of it.
+"""A question to people, whether one extension or one new block may be bought, and what their votes make of it.
 
-A yes is bound to block, current end, new end and ceiling (design rule 2); whoever is asked is fixed when the question is asked.
+A yes is bound to what is bought, block, current end, new start and end, and ceiling (design rule 2); whoever is asked is fixed when
+the question is asked.
 Everything that decides stands here, and the adapter writes its result on a condition, so the first writer wins.
 """
 
@@ -27,6 +28,13 @@ class NobodyToAskError(Exception):
 
 class TooLateToAskError(Exception):
     """The last moment for an answer has come (case B04)."""
+
+
+class What(StrEnum):
+    """What is bought: an extension of the block, or a new block in place of it."""
+
+    EXTENSION = "extension"
+    BLOCK = "block"
 
 
 class Decision(StrEnum):
@@ -75,6 +83,11 @@ class ApprovalRequest:
         instance_count: instances of the block; None while EC2 does not show them.
         upfront_fee: what EC2 asks for the whole extension.
         ceiling: the most that a yes allows.
+        what: for a new block `reservation_id` and `current_end` are the old one's, and all that is offered is the new one's.
+        new_start: when the new block starts; None for an extension.
+        availability_zone: the new block's; None for an extension.
+        past_fee_per_instance_hour: what the latest paid extension cost, USD; None when there was none.
+        requested_by: who started this by hand; None when nobody did.
         decide_by: an answer at this moment is too late.
         approvers: who may answer, as the record named them when the question was asked.
         quorum: how many of them must say yes; one no ends it.
@@ -100,6 +113,11 @@ class ApprovalRequest:
     approvers: tuple[str, ...]
     quorum: int
     opened_at: datetime
+    what: What = What.EXTENSION
+    new_start: datetime | None = None
+    availability_zone: str | None = None
+    past_fee_per_instance_hour: Decimal | None = None
+    requested_by: str | None = None
     status: ApprovalStatus = ApprovalStatus.OPEN
     votes: Mapping[str, Decision] = field(default_factory=dict)
     decided_by: str | None = None
@@ -108,9 +126,9 @@ class ApprovalRequest:
     delivery: Delivery | None = None
 
     @property
-    def binds(self) -> tuple[str, datetime, datetime, Decimal]:
+    def binds(self) -> tuple[What, str, datetime, datetime | None, datetime, Decimal]:
         """What a yes is bound to."""
-        return (self.reservation_id, self.current_end, self.new_end, self.ceiling)
+        return (self.what, self.reservation_id, self.current_end, self.new_start, self.new_end, self.ceiling)
 
     @property
     def missing_votes(self) -> int:
@@ -212,10 +230,17 @@ def request_from(item: Mapping[str, Any]) -> ApprovalRequest:
         approvers=tuple(item["approvers"]),
         quorum=int(item["quorum"]),
         opened_at=parse_instant(item["opened_at"]),
+        what=What(item.get("what") or What.EXTENSION),
+        new_start=_instant(item.get("new_start")),
+        availability_zone=item.get("availability_zone"),
+        past_fee_per_instance_hour=None
+        if item.get("past_fee_per_instance_hour") is None
+        else parse_usd(item["past_fee_per_instance_hour"]),
+        requested_by=item.get("requested_by"),
         status=ApprovalStatus(item.get("status", ApprovalStatus.OPEN)),
         votes={voter: Decision(vote) for voter, vote in (item.get("votes") or {}).items()},
         decided_by=item.get("decided_by"),
-        decided_at=None if item.get("decided_at") is None else parse_instant(item["decided_at"]),
+        decided_at=_instant(item.get("decided_at")),
         reason=item.get("reason"),
         delivery=None if item.get("delivery") is None else Delivery(item["delivery"]),
     )
@@ -241,6 +266,13 @@ def request_item(request: ApprovalRequest) -> dict[str, Any]:
         "approvers": list(request.approvers),
         "quorum": request.quorum,
         "opened_at": format_instant(request.opened_at),
+        "what": request.what.value,
+        "new_start": None if request.new_start is None else format_instant(request.new_start),
+        "availability_zone": request.availability_zone,
+        "past_fee_per_instance_hour": None
+        if request.past_fee_per_instance_hour is None
+        else str(request.past_fee_per_instance_hour),
+        "requested_by": request.requested_by,
         "status": request.status.value,
         "votes": {voter: vote.value for voter, vote in request.votes.items()},
         "decided_by": request.decided_by,
@@ -317,12 +349,24 @@ def facts(request: ApprovalRequest) -> list[tuple[str, str]]:
     count = "" if request.instance_count is None else f"{request.instance_count} × "  # noqa: RUF001 - a multiplication sign is meant
     chips = accelerators(request.instance_type, request.instance_count)
     rate = fee_per_instance_hour(request)
-    shown: list[tuple[str, str | None]] = [
-        ("Environment", request.environment),
-        ("Capacity Block", f"{request.reservation_id} in {request.region}, account {request.account}"),
-        ("Instances", f"{count}{request.instance_type}" + (f" ({chips})" if chips else "")),
-        ("Extend from", moment(request.current_end)),
-        ("Extend until", f"{moment(request.new_end)} ({length(request.duration_hours)} more)"),
+    instances = ("Instances", f"{count}{request.instance_type}" + (f" ({chips})" if chips else ""))
+    shown: list[tuple[str, str | None]] = [("Environment", request.environment)]
+    if request.what is What.BLOCK:
+        shown += [
+            ("New Capacity Block", f"in {request.availability_zone or request.region}, account {request.account}"),
+            instances,
+            ("Starts", None if request.new_start is None else moment(request.new_start)),
+            ("Ends", f"{moment(request.new_end)} ({length(request.duration_hours)})"),
+            ("In place of", f"{request.reservation_id}, which ends on {moment(request.current_end)}"),
+        ]
+    else:
+        shown += [
+            ("Capacity Block", f"{request.reservation_id} in {request.region}, account {request.account}"),
+            instances,
+            ("Extend from", moment(request.current_end)),
+            ("Extend until", f"{moment(request.new_end)} ({length(request.duration_hours)} more)"),
+        ]
+    shown += [
         ("Upfront fee, in all", format_usd(request.upfront_fee)),
         ("Fee per instance hour", None if rate is None else format_usd(rate)),
         (
@@ -336,6 +380,20 @@ def facts(request: ApprovalRequest) -> list[tuple[str, str]]:
             ("Without an answer", "nothing is bought, and the block ends as planned"),
         ]
     return [(label, value) for label, value in shown if value is not None]
+
+
+def question_line(request: ApprovalRequest) -> str:
+    """What is asked, in a sentence or two."""
+    if request.what is What.BLOCK:
+        start = "now" if request.new_start is None else moment(request.new_start)
+        return (
+            f"The Capacity Block of {request.environment} ends on {moment(request.current_end)}, and EC2 offers no extension that "
+            f"fits. May Blockkeeper buy a new Capacity Block from {start} until {moment(request.new_end)} in zone "
+            f"{request.availability_zone or request.region}?"
+        )
+    return (
+        f"The Capacity Block of {request.environment} ends on {moment(request.current_end)}. May Blockkeeper extend it?"
+    )
 
 
 def decision_line(request: ApprovalRequest) -> str:
@@ -355,3 +413,7 @@ def length(hours: int) -> str:
     if rest:
         return f"{hours} hours"
     return "1 day" if days == 1 else f"{days} days"
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else parse_instant(text)

@@ -1,6 +1,6 @@
 """The mail that asks an approver."""
 
-from blockkeeper.domain.approval import ApprovalRequest, facts, moment
+from blockkeeper.domain.approval import ApprovalRequest, What, facts, question_line
 from blockkeeper.domain.mail import Mail, compose, one_line
 from blockkeeper.domain.money import format_usd
 
@@ -11,19 +11,20 @@ DRY_RUN = (
 
 
 def question(request: ApprovalRequest, link: str, *, dry_run: bool) -> Mail:
-    """Ask about one extension.
+    """Ask about one extension or one new block.
 
     Args:
         link: the recipient's own signed link.
         dry_run: whether PurchaseMode is not `live`, so that a yes moves no money.
     """
     name = one_line(request.environment, LONGEST_NAME)
+    asked = f"New block for {name}" if request.what is What.BLOCK else f"Extend {name}"
     closing = [
         "Opening the page decides nothing. The link is yours alone: whoever has it can answer in your name, so don't forward it.",
     ]
     return compose(
-        f"Extend {name} for {format_usd(request.upfront_fee)}? Answer by {request.decide_by:%d %b %H:%M} UTC",
-        f"The Capacity Block of {request.environment} ends on {moment(request.current_end)}. May Blockkeeper extend it?",
+        f"{asked} for {format_usd(request.upfront_fee)}? Answer by {request.decide_by:%d %b %H:%M} UTC",
+        question_line(request),
         facts(request),
         link=("Look at it and answer", link),
         closing=[DRY_RUN, *closing] if dry_run else closing,

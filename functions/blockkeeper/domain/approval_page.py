@@ -15,9 +15,11 @@ from blockkeeper.domain.approval import (
     ApprovalStatus,
     Decision,
     Delivery,
+    What,
     decision_line,
     facts,
     moment,
+    question_line,
 )
 from blockkeeper.domain.approval_mail import DRY_RUN
 from blockkeeper.domain.money import format_usd
@@ -70,6 +72,7 @@ _TITLES = {
     ApprovalStatus.EXPIRED: "Expired: nothing was bought",
     ApprovalStatus.SUPERSEDED: "No longer needed",
 }
+_NEW_BLOCK = "Buy a new Capacity Block?"
 
 
 def request_page(
@@ -93,7 +96,8 @@ def request_page(
             _form(request, approver, dry_run=dry_run),
             _paragraph(f"You answer as {approver}. Opening this page decides nothing.", "soft"),
         ]
-    return _page(_TITLES[standing], parts)
+    title = _NEW_BLOCK if standing is ApprovalStatus.OPEN and request.what is What.BLOCK else _TITLES[standing]
+    return _page(title, parts)
 
 
 def plain_page(title: str, paragraphs: Iterable[str]) -> str:
@@ -106,6 +110,7 @@ def _story(request: ApprovalRequest, *, dry_run: bool) -> Iterable[str]:
     until = f"The block ends on {moment(request.current_end)}; its groups drain before that."
     match request.status:
         case ApprovalStatus.OPEN:
+            yield question_line(request)
             if request.votes:
                 yield f"{len(request.votes)} of {len(request.approvers)} said yes so far; {request.missing_votes} more must."
         case ApprovalStatus.APPROVED:
@@ -113,9 +118,10 @@ def _story(request: ApprovalRequest, *, dry_run: bool) -> Iterable[str]:
             if request.delivery is Delivery.NOBODY_WAITS:
                 yield "The workflow that asked no longer waits for it. Look at the state of the block before you rely on it."
             else:
+                done = "the new block is paid" if request.what is What.BLOCK else "EC2 has moved the end"
                 yield (
                     "Blockkeeper looks the offer up again and buys it if it is still the same and costs at most "
-                    f"{format_usd(request.ceiling)}. You get a mail when EC2 has moved the end, or if it could not be bought."
+                    f"{format_usd(request.ceiling)}. You get a mail when {done}, or if it could not be bought."
                 )
         case ApprovalStatus.REJECTED:
             yield decision_line(request)

@@ -74,12 +74,14 @@ def past_extend_until(environment: Environment, offering: Offering) -> str | Non
 def approval_refusal(
     approval: Mapping[str, Any] | None, offering: Offering, reservation_id: str, end: datetime
 ) -> str | None:
-    """Why a stored approval does not cover the offering: a yes is bound to block, end, new end and ceiling (case B16)."""
+    """Why a stored approval does not cover the extension: a yes is bound to block, end, new end and ceiling (case B16)."""
     if approval is None:
         return "there is no approval, and the policy asks for one"
     # Only the decision record's own word counts; "true", 1 or a truthy text do not (case B16).
     if approval.get("status") != "APPROVED":
         return f"the approval is {approval.get('status')}, not APPROVED"
+    if approval.get("what", "extension") != "extension":
+        return "the approval is for a new block, not for an extension; ask again"
     try:
         bound = (approval["reservation_id"], parse_instant(approval["current_end"]), parse_instant(approval["new_end"]))
         ceiling = parse_usd(approval["ceiling"])

@@ -221,3 +221,16 @@ def test_a_stored_request_is_the_same_when_it_is_read():
         item = {name: value for name, value in request_item(request).items() if value is not None}
         assert request_from({**item, "task_token": "secret", "version": 3}) == request
         assert "secret" not in repr(request_from({**item, "task_token": "secret"}))
+
+
+BLOCK = json.loads((Path(__file__).parents[3] / "events" / "approve-purchase.block.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "change", [{"what": "extension"}, {"new_start": "2026-05-05T12:30:00Z"}, {"new_end": "2026-05-13T11:30:00Z"}]
+)
+def test_a_yes_to_a_new_block_is_bound_to_it_case_b16(change):
+    asked_for = open_request(BLOCK, ["maria@example.com"], 1, ASKED)
+    assert open_request(BLOCK, ["maria@example.com"], 1, ASKED).binds == asked_for.binds
+    assert open_request(BLOCK | change, ["maria@example.com"], 1, ASKED).binds != asked_for.binds
+    assert request_from(request_item(asked_for)) == asked_for

@@ -215,3 +215,21 @@ def test_people_hear_that_it_is_too_late_case_b02():
 def test_another_event_is_told_to_nobody():
     with pytest.raises(UnknownEventError):
         outcome_mail("Groups Scaled", DETAIL)
+
+
+BLOCK = json.loads((Path(__file__).parents[3] / "events" / "approve-purchase.block.json").read_text())
+
+
+def test_a_new_block_is_asked_for_in_words_of_its_own():
+    request = open_request(BLOCK, [MARIA, "jo@example.com"], 1, NOW)
+    mail = question(request, LINK, dry_run=False)
+    assert mail.subject == "New block for team-vision for 55,813.66 USD? Answer by 04 May 08:30 UTC"
+    page = "".join(Shape(request_page(request, MARIA, NOW, dry_run=False)).words)
+    for part in (
+        "buy a new Capacity Block from Tue 5 May 2026, 11:30 UTC until Tue 12 May 2026, 11:30 UTC in zone us-east-1a",
+        "cr-0a1, which ends on Mon 4 May 2026, 11:30 UTC",
+    ):
+        assert part in mail.text
+        assert part in page
+    assert "Buy a new Capacity Block?" in page
+    assert "Extend" not in mail.text + page

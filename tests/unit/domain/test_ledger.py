@@ -138,6 +138,7 @@ def test_what_policy_and_approval_allow_is_allowed():
     ("change", "text"),
     [
         ({"status": "OPEN"}, "OPEN, not APPROVED"),
+        ({"what": "block"}, "for a new block, not for an extension"),
         ({"status": True}, "True, not APPROVED"),
         ({"status": "approved"}, "not APPROVED"),
         ({"reservation_id": "cr-0b2"}, "another block"),
