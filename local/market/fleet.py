@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from local.market.blocks import LIFECYCLE, Block, Offering, Payment
 from local.market.groups import TERMINATING, Group, Hook
 from local.market.offerings import Supply
+from local.market.templates import Subnet, Template, capacity_block_data, template_id
 
 if TYPE_CHECKING:
     from local.market.market import Market
@@ -40,7 +41,10 @@ def load_fleet(market: "Market", fleet: dict[str, Any]) -> None:
         market.blocks.add(_block(market, entry))
     for entry in fleet.get("offerings", []):
         market.offerings.supply.append(_supply(market, entry))
+    for entry in fleet.get("subnets", []):
+        market.templates.subnets.append(_subnet(market, entry))
     for entry in fleet.get("groups", []):
+        market.templates.add(_template(market, entry))
         market.groups.add(_group(market, entry))
     market.environments.extend(fleet.get("environments", []))
 
@@ -130,7 +134,6 @@ def _supply(market: "Market", entry: dict[str, Any]) -> Supply:
 
 
 def _group(market: "Market", entry: dict[str, Any]) -> Group:
-    reservation_ids = [entry["reservation_id"]] if entry.get("reservation_id") else []
     tags = [
         {
             "ResourceId": entry["name"],
@@ -154,23 +157,42 @@ def _group(market: "Market", entry: dict[str, Any]) -> Group:
         desired=entry["desired"],
         zones=[entry["availability_zone"]],
         created=market.now,
-        reservation_ids=reservation_ids,
         tags=tags,
         hooks=hooks,
         suspended=dict.fromkeys(entry.get("suspended_processes", []), "User suspended"),
         protects_new=entry.get("protects_new_instances", False),
-        settings=_launch_template(entry),
+        settings=_settings(entry),
     )
 
 
-def _launch_template(entry: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "LaunchTemplate": {
-            "LaunchTemplateId": "lt-" + entry["name"].encode().hex()[:17].ljust(17, "0"),
-            "LaunchTemplateName": entry["name"],
-            "Version": "1",
-        }
+def _template(market: "Market", entry: dict[str, Any]) -> Template:
+    """The group's own launch template, named as the group."""
+    reservation_id = entry.get("reservation_id")
+    block = market.blocks.get(reservation_id or "", entry["region"])
+    data = capacity_block_data(block.instance_type if block else "m7i.large", reservation_id)
+    account = entry.get("owner_id", market.account_id)
+    return Template(template_id(entry["name"]), entry["name"], account, entry["region"], market.now, [data])
+
+
+def _subnet(market: "Market", entry: dict[str, Any]) -> Subnet:
+    return Subnet(
+        subnet_id=entry["subnet_id"],
+        vpc_id=entry["vpc_id"],
+        account=entry.get("owner_id", market.account_id),
+        region=entry["region"],
+        availability_zone=entry["availability_zone"],
+        tags=dict(entry.get("tags", {})),
+    )
+
+
+def _settings(entry: dict[str, Any]) -> dict[str, Any]:
+    template = {
+        "LaunchTemplateId": template_id(entry["name"]),
+        "LaunchTemplateName": entry["name"],
+        "Version": "1",
     }
+    subnets = {"VPCZoneIdentifier": ",".join(entry["subnets"])} if entry.get("subnets") else {}
+    return {"LaunchTemplate": template, **subnets}
 
 
 def _decimal(text: str | None) -> Decimal | None:

@@ -87,7 +87,7 @@ class Member:
 
 @dataclass
 class Group:
-    """An Auto Scaling group; `reservation_ids` are the blocks that it may launch into (none: On-Demand)."""
+    """An Auto Scaling group; `reservation_ids` override what its launch template launches into (neither: On-Demand)."""
 
     name: str
     account: str
@@ -138,6 +138,15 @@ class Groups:
     def of(self, account: str, region: str) -> list[Group]:
         return [group for key, group in sorted(self.by_key.items()) if key[:2] == (account, region)]
 
+    def targets(self, group: Group) -> list[str]:
+        """The blocks that a group launches into: its own setting, or that of its launch template; none means On-Demand."""
+        if group.reservation_ids:
+            return group.reservation_ids
+        target = self._market.templates.target(
+            group.settings.get("LaunchTemplate"), Caller(group.account, group.region)
+        )
+        return [] if target is None else [target]
+
     # -- what changes a group
 
     def resize(self, group: Group, minimum: int, maximum: int, desired: int, cause: str) -> None:
@@ -150,7 +159,7 @@ class Groups:
     def block_changed(self, block: Block) -> None:
         """A block started, was extended, or has a free slot: its groups try again."""
         for group in list(self.by_key.values()):
-            if group.region == block.region and block.reservation_id in group.reservation_ids:
+            if group.region == block.region and block.reservation_id in self.targets(group):
                 self.reconcile(group, "")
 
     def reclaimed(self, instances: Iterable[Instance]) -> None:
@@ -202,10 +211,11 @@ class Groups:
 
     def _slot(self, group: Group) -> tuple[Block | None, str | None]:
         """A block with a free slot, or why there is none."""
-        if not group.reservation_ids:
+        targets = self.targets(group)
+        if not targets:
             return None, None
         refusal = NO_CAPACITY
-        for reservation_id in group.reservation_ids:
+        for reservation_id in targets:
             block = self._market.blocks.get(reservation_id, group.region)
             if block is None:
                 continue

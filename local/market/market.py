@@ -21,6 +21,7 @@ from local.market.instances import Instances
 from local.market.offerings import Offerings
 from local.market.scaling_api import ScalingApi
 from local.market.schedules import Schedules
+from local.market.templates import Templates
 from local.market.throttle import Throttle
 
 Operation = Callable[[dict[str, Any], Caller], dict[str, Any]]
@@ -67,6 +68,7 @@ class Market:
         self.instances = Instances(self)
         self.groups = Groups(self)
         self.schedules = Schedules(self)
+        self.templates = Templates(self)
         self._scaling_api = ScalingApi(self)
         self._operations: dict[tuple[str, str], Operation] = {
             **{("ec2", name): op for part in self._ec2_parts() for name, op in part.operations().items()},
@@ -79,8 +81,8 @@ class Market:
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._undelivered: deque[dict[str, Any]] = deque()
 
-    def _ec2_parts(self) -> tuple[Blocks, Extensions, Offerings, Instances]:
-        return self.blocks, self.extensions, self.offerings, self.instances
+    def _ec2_parts(self) -> tuple[Blocks, Extensions, Offerings, Instances, Templates]:
+        return self.blocks, self.extensions, self.offerings, self.instances, self.templates
 
     # -- what callers use
 

@@ -84,7 +84,7 @@ class ScalingApi:
             minimum=minimum,
             maximum=maximum,
             desired=desired,
-            zones=zones or [f"{caller.region}a"],
+            zones=zones or self._market.templates.zones(params["VPCZoneIdentifier"]) or [f"{caller.region}a"],
             created=self._market.now,
             reservation_ids=_reservation_ids(params),
             tags=[_stored_tag({**tag, "ResourceId": name}) for tag in params.get("Tags", [])],
@@ -107,6 +107,8 @@ class ScalingApi:
         _check_sizes(minimum, maximum, desired)
         group.protects_new = params.get("NewInstancesProtectedFromScaleIn", group.protects_new)
         group.zones = params.get("AvailabilityZones", group.zones)
+        if "VPCZoneIdentifier" in params:
+            group.zones = self._market.templates.zones(params["VPCZoneIdentifier"]) or group.zones
         group.settings |= {key: params[key] for key in _KEPT_SETTINGS if key in params}
         if "CapacityReservationSpecification" in params:
             group.reservation_ids = _reservation_ids(params)

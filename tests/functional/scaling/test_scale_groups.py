@@ -323,7 +323,7 @@ def test_case_b32_the_end_of_one_block_leaves_the_others_share(story):
     story.block(instance_count=2)
     story.block("cr-0b2", instance_count=3, end="2026-05-06T11:30:00Z")
     story.group()
-    story.market.groups.get(ACCOUNT, REGION, "train").reservation_ids.append("cr-0b2")
+    story.market.groups.get(ACCOUNT, REGION, "train").reservation_ids.extend(["cr-0a1", "cr-0b2"])
     story.enrol("a")
     story.enrol("b", capacity_block_id="cr-0b2")
     story.run("a")
