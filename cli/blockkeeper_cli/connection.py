@@ -17,6 +17,7 @@ _ENVIRONMENT = {
     "ApproverEmails": "APPROVER_EMAILS",
     "PurchaseMode": "PURCHASE_MODE",
     "MonthlyLimit": "MONTHLY_LIMIT",
+    "TeamLimits": "TEAM_LIMITS",
 }
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from blockkeeper.domain.approval import length
+from blockkeeper.domain.budget import budgets
 from blockkeeper.domain.deadlines import Deadlines, deadlines_of
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.ledger import reconcile
@@ -69,7 +70,7 @@ def rehearse(environment: Environment, reservation: Reservation, account: str, n
     yield found
     if offering is None or found.verdict is not Verdict.OK:
         return
-    for step in (_allowed(environment, offering, deadlines, now), _budget(offering, now)):
+    for step in (_allowed(environment, offering, deadlines, now), _budget(environment, offering, now)):
         yield step
         if step.verdict is not Verdict.OK:
             return
@@ -101,10 +102,20 @@ def _move(
 ) -> Step:
     from blockkeeper.aws import ec2, ledger
 
-    purchase = ledger.read(ledger_id(reservation.reservation_id, reservation.end))
+    key = ledger_id(reservation.reservation_id, reservation.end)
+    purchase = ledger.read(key)
     history = ec2.extension_history(reservation.reservation_id, reservation.region, account)
     reconciliation = reconcile(purchase, history, reservation, reservation.end)
-    move = next_move(environment, reservation, reconciliation, deadlines, account=account, now=now)
+    earlier = ledger.unresolved(reservation.reservation_id)
+    move = next_move(
+        environment,
+        reservation,
+        reconciliation,
+        deadlines,
+        account=account,
+        now=now,
+        unresolved=None if earlier == key else earlier,
+    )
     if move.move is Move.SEARCH:
         return Step("ledger", Verdict.OK, reconciliation.reason)
     if move.move is Move.STOP:
@@ -151,15 +162,19 @@ def _allowed(environment: Environment, offering: Offering, deadlines: Deadlines,
     return Step("policy", Verdict.STOP, no) if no else Step("policy", Verdict.OK, "the record's policy allows it")
 
 
-def _budget(offering: Offering, now: datetime) -> Step:
+def _budget(environment: Environment, offering: Offering, now: datetime) -> Step:
     from blockkeeper import settings
     from blockkeeper.aws import ledger
 
-    limit, reserved = settings.monthly_limit(), ledger.reserved(now)
-    words = f"{format_usd(reserved)} of MonthlyLimit {format_usd(limit)} is reserved in {now:%Y-%m}"
-    if reserved + offering.fee > limit:
-        return Step("budget", Verdict.STOP, f"{words}; {format_usd(offering.fee)} does not fit (raise MonthlyLimit)")
-    return Step("budget", Verdict.OK, words)
+    words = []
+    for budget in budgets(settings.limits(), environment.team, now):
+        if budget.limit is None:
+            continue
+        reserved = ledger.reserved(budget.item_id)
+        words.append(f"{format_usd(reserved)} of {budget.name} {format_usd(budget.limit)} is reserved in {now:%Y-%m}")
+        if reserved + offering.fee > budget.limit:
+            return Step("budget", Verdict.STOP, f"{words[-1]}; {budget.refusal(offering.fee)}")
+    return Step("budget", Verdict.OK, "; ".join(words))
 
 
 def _ask_ec2(reservation: Reservation, offering: Offering, account: str) -> Step:

@@ -3,8 +3,8 @@
 import os
 import re
 from datetime import timedelta
-from decimal import Decimal
 
+from blockkeeper.domain.budget import Limits
 from blockkeeper.domain.money import parse_usd
 
 
@@ -18,9 +18,23 @@ def live() -> bool:
     return os.environ.get("PURCHASE_MODE") == "live"
 
 
-def monthly_limit() -> Decimal:
-    """Most that may be spent in a calendar month, USD; `MONTHLY_LIMIT`. Missing means nothing."""
-    return parse_usd(os.environ.get("MONTHLY_LIMIT") or "0")
+def limits() -> Limits:
+    """Most that may be spent in a calendar month, USD: `MONTHLY_LIMIT`, of which missing means nothing, and `TEAM_LIMITS`.
+
+    `TEAM_LIMITS` is the parameter `TeamLimits`: ``vision=50000,speech=20000``. Of a team that stands there twice the lower counts.
+
+    Raises:
+        ValueError: an entry that is not a team, an equals sign and an amount; a limit that cannot be read is not "no limit".
+    """
+    pairs = []
+    for entry in filter(None, (part.strip() for part in os.environ.get("TEAM_LIMITS", "").split(","))):
+        team, is_there, amount = entry.partition("=")
+        if not (team and is_there):
+            raise ValueError(f"TeamLimits has {entry!r}; write team=amount, such as vision=50000")
+        pairs.append((team, parse_usd(amount)))
+    # The highest first, so that the lowest is the one that stays.
+    teams = dict(sorted(pairs, key=lambda pair: pair[1], reverse=True))
+    return Limits(parse_usd(os.environ.get("MONTHLY_LIMIT") or "0"), teams)
 
 
 def approver_emails() -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """buy-extension: the only function that may purchase. Reconcile, check every rule again, write down, send once."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -8,23 +9,26 @@ from blockkeeper.aws import ec2, ledger, table
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.purchase import Answer, purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
+from blockkeeper.domain.extension import Extension
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile
+from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile, settlement
 from blockkeeper.domain.money import parse_usd
-from blockkeeper.domain.names import ledger_id
+from blockkeeper.domain.names import end_of, ledger_id
 from blockkeeper.domain.offering import Offering
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.domain.purchase_policy import refusal
 from blockkeeper.domain.reservation import Reservation
 from blockkeeper.telemetry import count, handler
 
+_SETTLED = "settled"
+
 
 @handler
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
 
-    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown`` or
-    ``payment_failed``.
+    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown``,
+    ``payment_failed``, or ``settled``: what became of an earlier order for this block is known now, so look again.
 
     Args:
         event: ``{"block": <input of extend-block>, "offering": {offering_id, duration_hours, new_end, upfront_fee} | None,
@@ -36,16 +40,46 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     key = ledger_id(block["reservation_id"], end)
     purchase = ledger.read(key)
     reservation = ec2.read_block(block["reservation_id"], *place)
-    found = reconcile(purchase, ec2.extension_history(block["reservation_id"], *place), reservation, end)
+    history = ec2.extension_history(block["reservation_id"], *place)
+    earlier = ledger.unresolved(block["reservation_id"])
+    if earlier not in (None, key):
+        return _look_up_earlier(str(earlier), history, reservation, now)
+    found = reconcile(purchase, history, reservation, end)
     if found.step is Step.ADOPT:
         ledger.mark_bought(key, now, found.reason)
         return _answer(Outcome.PURCHASED, found.reason)
+    if found.step is Step.SUPERSEDED:
+        _settle(key, purchase, history, reservation, now)
     if found.step is Step.UNKNOWN:
         ledger.mark_unknown(key, now, found.reason)
         count("PurchaseUnknown")
     if found.step is not Step.ORDER:
         return _answer(Outcome(found.step), found.reason)
     return _order(event, reservation, purchase, end)
+
+
+def _look_up_earlier(key: str, history: Iterable[Extension], reservation: Reservation, now: datetime) -> dict[str, Any]:
+    """Another order for this block has no known outcome: nothing is ordered beside it (design rule 1)."""
+    if _settle(key, ledger.read(key), history, reservation, now):
+        return _answer(_SETTLED, f"what became of {key} is known now")
+    text = f"the outcome of an earlier order, {key}, is not known; nothing more is bought for this block before it is"
+    return _answer(Outcome.NOT_ALLOWED, text)
+
+
+def _settle(
+    key: str, purchase: Purchase | None, history: Iterable[Extension], reservation: Reservation, now: datetime
+) -> bool:
+    """Write down what became of an order for an extension, if EC2 shows it."""
+    end = end_of(key)
+    verdict = None if purchase is None or end is None else settlement(purchase, history, reservation, end)
+    if purchase is None or verdict is None:
+        return False
+    state, reason = verdict
+    if state is PurchaseState.BOUGHT:
+        ledger.mark_bought(key, now, reason)
+    else:
+        ledger.release(key, purchase.state, reason, now)
+    return True
 
 
 def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase | None, end: datetime) -> dict[str, Any]:
@@ -89,7 +123,7 @@ def _rehearse(intent: ledger.Intent) -> dict[str, Any]:
 def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> dict[str, Any]:
     key = ledger_id(intent.reservation_id, intent.end)
     try:
-        ledger.intend(key, intent, purchase, settings.monthly_limit(), now)
+        ledger.intend(key, intent, purchase, settings.limits(), now)
         ledger.mark_sent(key, intent.offering.offering_id, now)
     except ledger.OverBudgetError as error:
         return _answer(Outcome.OVER_BUDGET, str(error))
@@ -97,6 +131,9 @@ def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> di
         return _answer(Outcome.NOT_ALLOWED, str(error))
     except ledger.TakenElsewhereError as error:
         return _answer(Outcome.UNKNOWN, str(error))
+    except ledger.UnresolvedError as error:
+        ledger.release(key, PurchaseState.INTENT, f"not sent: {error}", now)
+        return _answer(Outcome.NOT_ALLOWED, f"another order for this block came first: {error}")
     order = purchase_extension(
         intent.reservation_id, intent.offering.offering_id, intent.region, intent.account, live=True
     )
@@ -120,5 +157,5 @@ def _offering(facts: dict[str, Any]) -> Offering:
     )
 
 
-def _answer(result: Outcome, reason: str) -> dict[str, Any]:
+def _answer(result: str, reason: str) -> dict[str, Any]:
     return {"result": result, "reason": reason}

@@ -46,10 +46,20 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         }
     reservation = ec2.read_block(block["reservation_id"], *place)
     extensions = ec2.extension_history(block["reservation_id"], *place)
-    purchase = ledger.read(ledger_id(block["reservation_id"], end))
+    key = ledger_id(block["reservation_id"], end)
+    purchase = ledger.read(key)
+    unresolved = ledger.unresolved(block["reservation_id"])
     reconciliation = reconcile(purchase, extensions, reservation, end)
     deadlines = deadlines_of(environment, reservation, settings.payment_margin(), end)
-    move = next_move(environment, reservation, reconciliation, deadlines, account=block["account"], now=now)
+    move = next_move(
+        environment,
+        reservation,
+        reconciliation,
+        deadlines,
+        account=block["account"],
+        now=now,
+        unresolved=None if unresolved == key else unresolved,
+    )
     return {
         "move": move.move,
         "reason": move.reason,

@@ -1,22 +1,30 @@
-"""The ledger of purchases in DynamoDB, with the month's budget beside it, each change conditional on the state before it."""
+"""The ledger of purchases in DynamoDB, with the month's budgets beside it, each change conditional on the state before it.
+
+An order that is under way, or whose outcome is not known, is written down for its block too (kind `unresolved`): while it stands
+nothing else can be ordered for that block, at whatever end. It is taken with SENT and given back with BOUGHT and REFUSED, in one
+transaction each.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
+from blockkeeper import settings
 from blockkeeper.aws import table
+from blockkeeper.domain.budget import BudgetLeft, Limits, budgets
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.ledger import Purchase, PurchaseState
-from blockkeeper.domain.money import format_usd, parse_usd
+from blockkeeper.domain.money import parse_usd
+from blockkeeper.domain.names import reservation_of
 from blockkeeper.domain.offering import Offering
 
-KIND, BUDGET, APPROVAL = "purchase", "budget", "approval"
+KIND, BUDGET, APPROVAL, UNRESOLVED = "purchase", "budget", "approval", "unresolved"
 
 
 class OverBudgetError(Exception):
-    """The month's limit does not allow the fee; nothing was reserved."""
+    """A limit of the month does not allow the fee; nothing was reserved."""
 
 
 class ApprovalUsedError(Exception):
@@ -25,6 +33,10 @@ class ApprovalUsedError(Exception):
 
 class TakenElsewhereError(Exception):
     """Another run moved the ledger entry first; read it again, order nothing."""
+
+
+class UnresolvedError(Exception):
+    """Another order for the same block is under way, or its outcome is not known; nothing more is ordered before it is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +71,36 @@ def purchases(reservation_id: str | None = None) -> Iterator[dict[str, Any]]:
     return table.query_kind(KIND, f"{reservation_id}#" if reservation_id else "")
 
 
-def reserved(now: datetime) -> Decimal:
-    """What the calendar month of `now` (UTC) has reserved of its limit, USD, over all environments."""
-    item = table.get_item(BUDGET, f"{now:%Y-%m}") or {}
+def unresolved(reservation_id: str) -> str | None:
+    """Ledger id of the order for this block that is under way or UNKNOWN; None when there is none. Read strongly.
+
+    It blocks every other purchase for the block. Reading it only saves work: `mark_sent` holds it against races.
+    """
+    found = (table.get_item(UNRESOLVED, reservation_id) or {}).get("ledger_id")
+    return None if found is None else str(found)
+
+
+def budget_left(team: str | None, now: datetime) -> BudgetLeft:
+    """What the calendar month of `now` (UTC) still has for a purchase of `team`, by the stack's present limits."""
+    left: list[Decimal | None] = [None, None]
+    for position, budget in enumerate(budgets(settings.limits(), team, now)):
+        if budget.limit is not None:
+            left[position] = max(budget.limit - reserved(budget.item_id), Decimal(0))
+    return BudgetLeft(left[0] or Decimal(0), left[1])
+
+
+def reserved(budget_id: str) -> Decimal:
+    """What a budget has reserved, USD: ``2026-05`` over everything, ``2026-05#vision`` of one team."""
+    item = table.get_item(BUDGET, budget_id) or {}
     return Decimal(item.get("reserved", 0)) / 1_000_000
 
 
-def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limit: Decimal, now: datetime) -> None:
-    """Write INTENT, reserve the fee in the month's budget and bind the approval: all of it, or none.
+def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limits, now: datetime) -> None:
+    """Write INTENT, reserve the fee in the month's budgets and bind the approval: all of it, or none.
 
     Args:
         before: the entry as it was read: None, REFUSED (its budget was released), or an INTENT that a crash left behind.
-        monthly_limit: USD per calendar month (UTC), over all environments.
+        limits: of the stack and its teams.
 
     Raises:
         OverBudgetError, ApprovalUsedError, TakenElsewhereError: nothing was written.
@@ -78,13 +108,10 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limi
     offering = intent.offering
     if before is not None and before.state is PurchaseState.INTENT:
         release(ledger_id, PurchaseState.INTENT, "an earlier run stopped before it sent the order", now)
-    room = monthly_limit - offering.fee
-    over = OverBudgetError(
-        f"{format_usd(offering.fee)} does not fit into MonthlyLimit {format_usd(monthly_limit)} "
-        f"beside what {now:%Y-%m} has reserved; raise MonthlyLimit, or wait for the next month"
-    )
-    if room < 0:
-        raise over
+    sums = budgets(limits, intent.team, now)
+    for budget in sums:
+        if budget.limit is not None and offering.fee > budget.limit:
+            raise OverBudgetError(budget.refusal(offering.fee))
     requests = [
         table.put_request(
             KIND,
@@ -102,18 +129,21 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limi
                 "upfront_fee": str(offering.fee),
                 "approval_id": intent.approval_id,
                 "team": intent.team,
-                "budget_month": f"{now:%Y-%m}",
+                "budgets": [budget.item_id for budget in sums],
                 "intended_at": format_instant(now),
             },
             "attribute_not_exists(kind) OR #state = :refused",
             {":refused": PurchaseState.REFUSED},
         ),
-        table.update_request(
-            BUDGET,
-            f"{now:%Y-%m}",
-            add={"reserved": _micro(offering.fee)},
-            condition="attribute_not_exists(#reserved) OR #reserved <= :room",
-            values={":room": _micro(room)},
+        *(
+            table.update_request(
+                BUDGET,
+                budget.item_id,
+                add={"reserved": _micro(offering.fee)},
+                condition=None if budget.limit is None else "attribute_not_exists(#reserved) OR #reserved <= :room",
+                values=None if budget.limit is None else {":room": _micro(budget.limit - offering.fee)},
+            )
+            for budget in sums
         ),
     ]
     if intent.approval_id is not None:
@@ -132,7 +162,9 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, monthly_limi
         first = error.args[0]
         if first == 0:
             raise TakenElsewhereError(f"{ledger_id} was intended by another run") from error
-        raise (over if first == 1 else ApprovalUsedError(f"{intent.approval_id} is not an unused approval")) from error
+        if first <= len(sums):
+            raise OverBudgetError(sums[first - 1].refusal(offering.fee)) from error
+        raise ApprovalUsedError(f"{intent.approval_id} is not an unused approval") from error
 
 
 def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
@@ -143,6 +175,7 @@ def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
 
     Raises:
         TakenElsewhereError: the entry is not INTENT any more, or is about another offering.
+        UnresolvedError: another order for the block is under way or UNKNOWN; the entry is still INTENT.
     """
     sent = table.update_request(
         KIND,
@@ -152,51 +185,71 @@ def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
         values={":intent": PurchaseState.INTENT, ":offering": offering_id},
     )
     try:
-        table.write(sent)
+        table.transact([sent, _hold(ledger_id, "set")])
     except table.ConditionFailedError as error:
-        raise TakenElsewhereError(f"{ledger_id} is not the INTENT to order {offering_id} any more") from error
+        if error.args[0] == 0:
+            raise TakenElsewhereError(f"{ledger_id} is not the INTENT to order {offering_id} any more") from error
+        raise UnresolvedError(f"{unresolved(reservation_of(ledger_id))} is under way or unknown") from error
 
 
 def mark_bought(ledger_id: str, now: datetime, reason: str) -> None:
-    """SENT or UNKNOWN -> BOUGHT; it may be BOUGHT already."""
-    _move(
+    """SENT or UNKNOWN -> BOUGHT; it may be BOUGHT already, and then nothing is written."""
+    moved = _moved(
         ledger_id,
-        (PurchaseState.SENT, PurchaseState.UNKNOWN, PurchaseState.BOUGHT),
+        (PurchaseState.SENT, PurchaseState.UNKNOWN),
         PurchaseState.BOUGHT,
         now,
         reason=reason,
         bought_at=format_instant(now),
     )
+    try:
+        table.transact([moved, _hold(ledger_id, "give back")])
+    except table.ConditionFailedError as error:
+        item = table.get_item(KIND, ledger_id)
+        if item is None or item["state"] != PurchaseState.BOUGHT:
+            raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
 
 
 def mark_unknown(ledger_id: str, now: datetime, reason: str) -> None:
     """SENT -> UNKNOWN: never sent again; it may be UNKNOWN already."""
-    _move(ledger_id, (PurchaseState.SENT, PurchaseState.UNKNOWN), PurchaseState.UNKNOWN, now, reason=reason)
+    was = (PurchaseState.SENT, PurchaseState.UNKNOWN)
+    try:
+        table.write(_moved(ledger_id, was, PurchaseState.UNKNOWN, now, reason=reason))
+    except table.ConditionFailedError as error:
+        raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
 
 
 def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> None:
-    """INTENT or SENT -> REFUSED, and give the fee back to the month that had reserved it: both, or neither."""
+    """INTENT, SENT or UNKNOWN -> REFUSED, and give the fee back to the budgets that had reserved it: all of it, or none."""
     item = table.get_item(KIND, ledger_id)
     if item is None:
         raise TakenElsewhereError(f"{ledger_id} is not there any more")
+    requests = [
+        _moved(ledger_id, (was,), PurchaseState.REFUSED, now, reason=reason),
+        *_spend(item, -parse_usd(item["upfront_fee"])),
+    ]
+    if was is not PurchaseState.INTENT:
+        requests.append(_hold(ledger_id, "give back"))
     try:
-        table.transact(
-            [
-                _moved(ledger_id, (was,), PurchaseState.REFUSED, now, reason=reason),
-                table.update_request(
-                    BUDGET, item["budget_month"], add={"reserved": -_micro(parse_usd(item["upfront_fee"]))}
-                ),
-            ]
-        )
+        table.transact(requests)
     except table.ConditionFailedError as error:
         raise TakenElsewhereError(f"{ledger_id} is not {was} any more") from error
 
 
-def _move(ledger_id: str, allowed: tuple[PurchaseState, ...], to: PurchaseState, now: datetime, **more: str) -> None:
-    try:
-        table.write(_moved(ledger_id, allowed, to, now, **more))
-    except table.ConditionFailedError as error:
-        raise TakenElsewhereError(f"{ledger_id} is none of {', '.join(allowed)} any more") from error
+def _spend(item: table.Item, amount: Decimal) -> list[table.Item]:
+    """Add to the budgets that an entry counts in; a negative amount gives back."""
+    return [table.update_request(BUDGET, budget, add={"reserved": _micro(amount)}) for budget in item["budgets"]]
+
+
+def _hold(ledger_id: str, what: Literal["set", "give back"]) -> table.Item:
+    """Take the block for this order, or give it back; only while no other order has it."""
+    return table.update_request(
+        UNRESOLVED,
+        reservation_of(ledger_id),
+        set_={"ledger_id": ledger_id if what == "set" else None},
+        condition="attribute_not_exists(#ledger_id) OR #ledger_id = :ledger",
+        values={":ledger": ledger_id},
+    )
 
 
 def _moved(

@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from blockkeeper.domain.extension import FAILED, Extension, extension_from
+from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension, extension_from
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
 
@@ -90,3 +90,25 @@ def reconcile(
     if sent is not None:
         return Reconciliation(Step.UNKNOWN, "the order was sent and EC2 shows neither an extension nor a refusal")
     return Reconciliation(Step.ORDER, "nothing was ordered for this end")
+
+
+def settlement(
+    purchase: Purchase, extensions: Iterable[Extension], reservation: Reservation, end: datetime
+) -> tuple[PurchaseState, str] | None:
+    """What became of an order that was sent, if EC2 shows it, with the reason; None when EC2 does not tell.
+
+    REFUSED only when somebody else's extension from the same end is paid: a block takes one at a time (EC2 User Guide, "Extend
+    Capacity Blocks"), so ours was not taken.
+    """
+    if purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
+        return None
+    found = reconcile(purchase, extensions, reservation, end)
+    if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
+        return PurchaseState.BOUGHT, found.reason
+    theirs = found.extension
+    if found.step is Step.SUPERSEDED and theirs is not None and theirs.status == SUCCEEDED:
+        return (
+            PurchaseState.REFUSED,
+            "EC2 shows somebody else's extension from the same end as paid, so ours was not taken",
+        )
+    return None

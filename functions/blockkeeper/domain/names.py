@@ -7,7 +7,7 @@ gives a new name (case B25).
 import re
 from datetime import datetime
 
-from blockkeeper.domain.instants import format_instant, stamp
+from blockkeeper.domain.instants import format_instant, parse_instant, stamp
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -28,3 +28,14 @@ def scaling_name(reservation_id: str, account: str, end: datetime, now: datetime
 def ledger_id(reservation_id: str, end: datetime) -> str:
     """Key of the one purchase for a block and an end: ``cr-0a1#2026-05-04T11:30:00Z``."""
     return f"{reservation_id}#{format_instant(end)}"
+
+
+def reservation_of(ledger_id: str) -> str:
+    """The block that a purchase is for: every ledger id begins with it."""
+    return ledger_id.partition("#")[0]
+
+
+def end_of(ledger_id: str) -> datetime | None:
+    """The end that an order for an extension starts from; None for an order of another kind, whose id has a word behind it."""
+    parts = ledger_id.split("#")
+    return parse_instant(parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 - reservation and end

@@ -190,7 +190,7 @@ class World:
             "duration_hours": 24,
             "offering_id": "cbe-1",
             "upfront_fee": "3986.69",
-            "budget_month": "2026-05",
+            "budgets": ["2026-05"],
             **fields,
         }
         table.write(table.put_request("purchase", f"{item['reservation_id']}#{item['current_end']}", item))

@@ -7,6 +7,7 @@ import pytest
 from boto3.dynamodb.types import TypeSerializer
 
 from blockkeeper.aws import ledger
+from blockkeeper.domain.budget import Limits
 from blockkeeper.domain.offering import Offering
 from local.engine.world import ACCOUNT
 
@@ -179,9 +180,9 @@ def test_another_runs_intent_is_not_ours_to_send(live, monkeypatch):
     ours, theirs = (
         ledger.Intent(*facts, Offering(offering, 24, END + 24 * HOUR, Decimal(100)), None, None) for offering in "BA"
     )
-    now, limit = END - 24 * HOUR, Decimal(1000)
-    ledger.intend("cr-0a1#end", ours, None, limit, now)
-    ledger.intend("cr-0a1#end", theirs, ledger.read("cr-0a1#end"), limit, now)
+    now, limits = END - 24 * HOUR, Limits(Decimal(1000))
+    ledger.intend("cr-0a1#end", ours, None, limits, now)
+    ledger.intend("cr-0a1#end", theirs, ledger.read("cr-0a1#end"), limits, now)
     with pytest.raises(ledger.TakenElsewhereError):
         ledger.mark_sent("cr-0a1#end", "B", now)
     ledger.mark_sent("cr-0a1#end", "A", now)
