@@ -16,10 +16,12 @@ from typing import Any
 
 import ministack
 from ministack.core import iam_actions, lambda_runtime
+from ministack.core.responses import get_account_id, get_region
 from ministack.services import apigateway_v1, eventbridge, lambda_svc, scheduler, stepfunctions
+from ministack.services.cloudformation import provisioners
 
 from local.clock import MarketClock
-from local.market import Market
+from local.market import Market, wire
 
 UPSTREAM = "1.5.33"
 """The version that all patches are for; `apply` refuses another."""
@@ -50,6 +52,7 @@ def apply(market: Market) -> None:
     shared_layers()
     sources_of_events()
     machines_of_tokens()
+    groups_of_stacks(market)
 
 
 def _installed_version() -> str:
@@ -375,6 +378,101 @@ def machines_of_tokens() -> None:
     stepfunctions._execute_task = execute
     stepfunctions._invoke_with_callback = invoke
     iam_actions.extract_resource_arn = extract_known
+
+
+# -- (j) 1.5.33: CloudFormation makes launch templates, groups and hooks past the API, where nothing launches or waits ----------
+
+
+def groups_of_stacks(market: Market) -> None:
+    """Let CloudFormation make them by the API's own operations, as AWS does, so that they live in the market."""
+    made = _Provisioners(market)
+    provisioners._RESOURCE_HANDLERS |= {
+        "AWS::EC2::LaunchTemplate": {
+            "create": made.create_template,
+            "update": made.update_template,
+            "delete": lambda *_: None,  # the market keeps templates
+        },
+        "AWS::AutoScaling::AutoScalingGroup": {
+            "create": made.create_group,
+            "update": made.update_group,
+            "delete": made.delete_group,
+        },
+        "AWS::AutoScaling::LifecycleHook": {
+            "create": made.create_hook,
+            "update": made.update_hook,
+            "delete": made.delete_hook,
+        },
+    }
+
+
+class _Provisioners:
+    """How a stack's resources are made, changed and deleted; each answers the physical id and what Fn::GetAtt reads."""
+
+    def __init__(self, market: Market) -> None:
+        self._market = market
+
+    def _call(self, service: str, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        shape = wire.service_model(service).operation_model(operation).input_shape
+        return self._market.call(service, operation, _as_params(given, shape), get_region(), get_account_id())
+
+    def create_template(self, logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
+        named = {"LaunchTemplateName": _name(stack, logical_id), **properties}
+        template = self._call("ec2", "CreateLaunchTemplate", named)["LaunchTemplate"]
+        return template["LaunchTemplateId"], _versions_of(template)
+
+    def update_template(self, template_id: str, _: Any, new: dict[str, Any], *__: Any) -> tuple[str, dict[str, Any]]:
+        version = {"LaunchTemplateId": template_id, "LaunchTemplateData": new["LaunchTemplateData"]}
+        self._call("ec2", "CreateLaunchTemplateVersion", version)
+        described = self._call("ec2", "DescribeLaunchTemplates", {"LaunchTemplateIds": [template_id]})
+        return template_id, _versions_of(described["LaunchTemplates"][0])
+
+    def create_group(self, logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
+        named = {"AutoScalingGroupName": _name(stack, logical_id), **properties}
+        self._call("autoscaling", "CreateAutoScalingGroup", named)
+        return named["AutoScalingGroupName"], {}
+
+    def update_group(self, name: str, old: dict[str, Any], new: dict[str, Any], *_: Any) -> tuple[str, dict[str, Any]]:
+        # Only what the template changed: as with IgnoreUnmodifiedGroupSizeProperties, sizes that others set stay.
+        changed = {key: value for key, value in new.items() if old.get(key) != value}
+        self._call("autoscaling", "UpdateAutoScalingGroup", {**changed, "AutoScalingGroupName": name})
+        return name, {}
+
+    def delete_group(self, name: str, _: Any) -> None:
+        self._call("autoscaling", "DeleteAutoScalingGroup", {"AutoScalingGroupName": name, "ForceDelete": True})
+
+    def create_hook(self, logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
+        named = {"LifecycleHookName": _name(stack, logical_id), **properties}
+        self._call("autoscaling", "PutLifecycleHook", named)
+        return named["LifecycleHookName"], {}
+
+    def update_hook(self, name: str, _: Any, new: dict[str, Any], *__: Any) -> tuple[str, dict[str, Any]]:
+        return self.create_hook("", {**new, "LifecycleHookName": name}, "")
+
+    def delete_hook(self, name: str, properties: dict[str, Any]) -> None:
+        self._call("autoscaling", "DeleteLifecycleHook", {**properties, "LifecycleHookName": name})
+
+
+def _name(stack: str, logical_id: str) -> str:
+    return str(provisioners._physical_name(stack, logical_id, max_len=128))
+
+
+def _versions_of(template: dict[str, Any]) -> dict[str, Any]:
+    """What Fn::GetAtt reads of a launch template."""
+    numbers = {name: str(template[name]) for name in ("DefaultVersionNumber", "LatestVersionNumber")}
+    return {"LaunchTemplateId": template["LaunchTemplateId"], **numbers}
+
+
+def _as_params(given: Any, shape: Any) -> Any:
+    """A template's properties as an operation's parameters: the same names, but numbers and booleans may be text there."""
+    if shape.type_name == "structure":
+        return {name: _as_params(given[name], member) for name, member in shape.members.items() if name in given}
+    if shape.type_name == "list":
+        return [_as_params(each, shape.member) for each in given]
+    if shape.type_name in ("integer", "long"):
+        return int(given)
+    if shape.type_name == "boolean":
+        return str(given).lower() == "true"
+    return ",".join(given) if isinstance(given, list) else given  # VPCZoneIdentifier is text in the API
 
 
 def iso_milliseconds(at: dt.datetime) -> str:

@@ -29,6 +29,7 @@ NEEDED = {
     "resource of a mail": "*",
     "resource of a task token": "*",
     "source of an event": None,
+    "a stack's group lives in the market": False,
     "workers share unpacked layers": False,
 }
 RIGHT = {
@@ -47,6 +48,7 @@ RIGHT = {
     "resource of a mail": "arn:aws:ses:us-east-1:1:identity/a@example.com",
     "source of an event": "blockkeeper",
     "sources of events": None,
+    "a stack's group lives in the market": True,
     "workers share unpacked layers": True,
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ministack.core import iam_actions, lambda_runtime
 from ministack.services import apigateway_v1, eventbridge, lambda_svc, scheduler, stepfunctions
+from ministack.services.cloudformation import provisioners
 
 from local.clock import MarketClock
 from local.market import Market
@@ -135,6 +136,13 @@ def findings(*, patched: bool) -> dict[str, Any]:
         body = json.dumps({"Entries": [{"Source": source} for source in sources]}).encode()
         found[name] = iam_actions.request_tag_context("events", "events:PutEvents", body, {}).get("events:source")
     layer = zipped({"python/in_layer.py": ""})
+    provisioners._provision_resource(
+        "AWS::AutoScaling::AutoScalingGroup",
+        "G",
+        {"AutoScalingGroupName": "g", "MinSize": "0", "MaxSize": "2", "VPCZoneIdentifier": ["subnet-1"]},
+        "stack",
+    )
+    found["a stack's group lives in the market"] = [group.maximum for group in MARKET.groups.by_key.values()] == [2]
     found["workers share unpacked layers"] = library_of_a_worker(layer) == library_of_a_worker(layer)
     return found
 
