@@ -30,6 +30,9 @@ def extend(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show each step and ask EC2's DryRun; spends and writes nothing.")
     ] = False,
+    who: Annotated[
+        str | None, typer.Option("--as", help="Who asks, shown to approvers; else the name of your AWS identity.")
+    ] = None,
     yes: options.Yes = False,
     json_: options.Json = False,
     stack: options.Stack = options.DEFAULT_STACK,
@@ -48,7 +51,7 @@ def extend(
     if not environment.require_approval:
         output.note("its record asks for no approval: what its policy allows is bought at once")
     output.confirm(f"Start extend-block to extend it by {length(environment.wanted_hours)}?", yes)
-    started = _start(connection, environment, reservation, account)
+    started = _start(connection, environment, reservation, account, who or connection.caller)
     if json_:
         output.show_json(started)
         return
@@ -83,7 +86,9 @@ def _print(number: int, step: Step) -> None:
     output.show(head, Padding(Text(step.words), (0, 0, 0, 3)))
 
 
-def _start(connection: Connection, environment: Environment, reservation: Reservation, account: str) -> dict[str, Any]:
+def _start(
+    connection: Connection, environment: Environment, reservation: Reservation, account: str, who: str
+) -> dict[str, Any]:
     machine = connection.output("ExtendBlockArn")
     given = {
         "environment": environment.pk,
@@ -91,6 +96,7 @@ def _start(connection: Connection, environment: Environment, reservation: Reserv
         "account": account,
         "region": reservation.region,
         "end_date": format_instant(reservation.end),
+        "requested_by": who,
     }
     name = extension_name(reservation.reservation_id, reservation.end)
     # A finished execution keeps its name for 90 days. Another name is safe: the ledger buys once for a block and an end.

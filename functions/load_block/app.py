@@ -6,6 +6,7 @@ from blockkeeper import settings
 from blockkeeper.aws import ec2, ledger
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.domain.deadlines import deadlines_of
+from blockkeeper.domain.extension import past_fee_per_instance_hour
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.ledger import reconcile
 from blockkeeper.domain.names import extension_name, ledger_id
@@ -60,6 +61,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         now=now,
         unresolved=None if unresolved == key else unresolved,
     )
+    past_fee = past_fee_per_instance_hour(extensions)
     return {
         "move": move.move,
         "reason": move.reason,
@@ -69,6 +71,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         "name": extension_name(block["reservation_id"], end),
         "instance_type": reservation.instance_type,
         "instance_count": reservation.instance_count,
+        "past_fee_per_instance_hour": None if past_fee is None else str(past_fee),
         "decide_by": format_instant(deadlines.decide_by),
         "current_end": format_instant(reservation.end),
     }

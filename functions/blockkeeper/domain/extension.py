@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.money import UnreadableFeeError, parse_usd
+from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, parse_usd
 from blockkeeper.domain.reservation import Reservation
 
 PENDING, SUCCEEDED, FAILED = "payment-pending", "payment-succeeded", "payment-failed"
@@ -19,13 +19,20 @@ PENDING, SUCCEEDED, FAILED = "payment-pending", "payment-succeeded", "payment-fa
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """One entry of the history. `status` is EC2's own word; `fee` is None when it cannot be read."""
+    """One entry of the history. `status` is EC2's own word; `fee` is USD, and None when it cannot be read or is another currency.
+
+    `instance_count`, `hours` and `purchased` (aware UTC) are None when EC2 does not show them.
+    """
 
     offering_id: str
     status: str
     starts: datetime
     ends: datetime
     fee: Decimal | None
+    currency: str | None = None
+    instance_count: int | None = None
+    hours: int | None = None
+    purchased: datetime | None = None
 
 
 class Stage(StrEnum):
@@ -57,7 +64,11 @@ def parse_extensions(entries: Iterable[Mapping[str, Any]], reservation_id: str) 
             status=entry["CapacityBlockExtensionStatus"],
             starts=entry["CapacityBlockExtensionStartDate"].astimezone(UTC),
             ends=entry["CapacityBlockExtensionEndDate"].astimezone(UTC),
-            fee=_fee(entry.get("UpfrontFee")),
+            fee=_fee(entry),
+            currency=entry.get("CurrencyCode"),
+            instance_count=entry.get("InstanceCount"),
+            hours=entry.get("CapacityBlockExtensionDurationHours"),
+            purchased=_utc(entry.get("CapacityBlockExtensionPurchaseDate")),
         )
         for entry in entries
         if entry.get("CapacityReservationId") == reservation_id
@@ -78,6 +89,20 @@ def extension_from(extensions: Iterable[Extension], end: datetime, ordered: str 
     return min(from_here, key=lambda extension: extension.status == FAILED, default=None)
 
 
+def past_fee_per_instance_hour(extensions: Iterable[Extension]) -> Decimal | None:
+    """What the block's latest paid extension cost, whoever bought it, in USD per instance and hour, to four places.
+
+    None when none was paid for, or EC2 does not show all that it takes: an older one is not put in its place.
+    """
+    paid = [extension for extension in extensions if extension.status == SUCCEEDED]
+    if not paid:
+        return None
+    latest = max(paid, key=lambda extension: (extension.starts, extension.ends))
+    if latest.fee is None or not latest.instance_count or not latest.hours:
+        return None
+    return (latest.fee / (latest.instance_count * latest.hours)).quantize(Decimal("0.0001"))
+
+
 def progress(
     extension: Extension | None, reservation: Reservation, end: datetime, pay_by: datetime, now: datetime
 ) -> Progress:
@@ -96,8 +121,14 @@ def progress(
     return Progress(Stage.PENDING, f"EC2 shows {status or 'no extension yet'}")
 
 
-def _fee(text: object) -> Decimal | None:
+def _fee(entry: Mapping[str, Any]) -> Decimal | None:
+    if entry.get("CurrencyCode", CURRENCY) != CURRENCY:
+        return None
     try:
-        return parse_usd(text)
+        return parse_usd(entry.get("UpfrontFee"))
     except UnreadableFeeError:
         return None
+
+
+def _utc(instant: datetime | None) -> datetime | None:
+    return None if instant is None else instant.astimezone(UTC)

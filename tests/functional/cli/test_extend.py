@@ -159,8 +159,17 @@ def test_it_starts_the_workflow_under_the_name_of_block_and_end(cli):
         "account": ACCOUNT,
         "region": "us-east-1",
         "end_date": "2026-05-04T11:30:00Z",
+        # The name of the AWS identity, as moto makes it up.
+        "requested_by": "moto",
     }
     assert cli.calls(BUY) == []
+
+
+def test_who_asks_can_be_said(cli):
+    cli.block()
+    cli.enrol()
+    ran = cli("extend", "team-vision", "--yes", "--json", "--as", "maria@example.com")
+    assert ran.json["input"]["requested_by"] == "maria@example.com"
 
 
 def test_a_running_execution_is_named_and_not_doubled_b25(cli):
