@@ -1,0 +1,100 @@
+"""The story "Extended in time" in one process; tests/e2e/test_extended_in_time.py tells the same on the deployed stack."""
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import boto3
+import pytest
+import yaml
+
+from local.engine.template import _Loader
+from local.engine.world import World
+from tests.stories.extended_in_time import GROUPS, NODES, PLAIN, tell
+
+from .conftest import WARM, Story
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLE_OF = {PLAIN: "auto-scaling-group", NODES: "eks-self-managed"}
+
+
+class InProcess:
+    first_day = date(2026, 5, 1)
+
+    def __init__(self, world):
+        self.world, self.story = world, Story(world)
+
+    def go(self, at):
+        self.world.run_until(at)
+
+    def see(self, what):
+        answer = what()
+        assert answer
+        return answer
+
+    def client(self, service):
+        return boto3.client(service, region_name="us-east-1")
+
+    def block(self, fields):
+        self.world.market.load_fleet({"blocks": [fields]})
+
+    def enrol(self, record):
+        headers = {"x-api-key": self.world.api_key(), "content-type": "application/json"}
+        answer = self.world.request("POST", "/", body=json.dumps(record), headers=headers)
+        assert answer.status == 201, answer.body
+
+    def record(self, pk):
+        return self.story.record(pk)
+
+    def fail_next_payment(self, reservation_id):
+        self.world.market.faults.add(kind="payment_failure", reservation_id=reservation_id)
+
+    def ended(self, reservation_id):
+        executions = self.world.executions("ExtendBlock")
+        return [
+            each.error or each.status
+            for each in executions
+            if each.name.startswith(reservation_id) and each.status != "RUNNING"
+        ]
+
+    def scale_in_messages(self, group):
+        return [
+            event["detail"]
+            for event in self.world.events
+            if event["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
+            and event["detail"]["AutoScalingGroupName"] == group
+        ]
+
+
+def hook_seconds(example):
+    template = yaml.load((EXAMPLES / example / "template.yaml").read_text("utf-8"), _Loader)  # noqa: S506 - a SafeLoader
+    return template["Parameters"]["DrainSeconds"]["Default"]
+
+
+@pytest.fixture
+def engine():
+    with World(
+        datetime(2026, 5, 1, 8, 0, tzinfo=UTC),
+        # Half as often as by default: twice as fast to run, and harder on the groups.
+        parameters={"PurchaseMode": "live", "MonthlyLimit": "50000", "ScheduleExpression": "rate(30 minutes)"},
+        sandboxes=WARM,
+    ) as world:
+        groups = [
+            {
+                "name": group.name,
+                "region": "us-east-1",
+                "availability_zone": "us-east-1a",
+                "reservation_id": group.reservation_id,
+                "min": 0,
+                "max": 0,
+                "desired": 0,
+                "lifecycle_hooks": [{"name": "drain", "heartbeat_seconds": hook_seconds(EXAMPLE_OF[group])}],
+            }
+            for group in GROUPS
+        ]
+        world.market.load_fleet({"groups": groups})
+        yield InProcess(world)
+
+
+def test_cases_b03_b08_b36_extended_in_time(engine):
+    tell(engine)
