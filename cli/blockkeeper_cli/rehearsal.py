@@ -14,7 +14,7 @@ from blockkeeper.domain.ledger import reconcile
 from blockkeeper.domain.money import format_usd
 from blockkeeper.domain.names import ledger_id
 from blockkeeper.domain.next_move import Move, next_move
-from blockkeeper.domain.offering import Found, Offering, choose_offering
+from blockkeeper.domain.offering import Found, Offering, choose_offering, lengths
 from blockkeeper.domain.purchase_policy import past_extend_until, refusal
 from blockkeeper_cli import block
 from blockkeeper_cli.errors import error_code, missing_action
@@ -130,8 +130,7 @@ def _offering(environment: Environment, reservation: Reservation, account: str) 
     if ceiling is None:  # the move before has stopped for that already
         return Step("offering", Verdict.STOP, "max_upfront_fee is not set"), None
     found, misses = [], []
-    # As search-offerings does: the wanted length, then the policy's shorter ones.
-    for hours in dict.fromkeys([environment.wanted_hours, *environment.fallback_hours]):
+    for hours in lengths(environment):
         entries = extension_offerings(reservation.reservation_id, hours, reservation.region, account)
         choice = choose_offering(entries, hours=hours, current_end=reservation.end, ceiling=ceiling)
         if choice.offering is None or choice.found is not Found.OFFERED:

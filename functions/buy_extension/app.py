@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from blockkeeper import settings
-from blockkeeper.aws import ec2, ledger, table
+from blockkeeper.aws import ec2, ledger, rate, table
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.purchase import Answer, purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
@@ -20,7 +20,8 @@ from blockkeeper.domain.purchase_policy import refusal
 from blockkeeper.domain.reservation import Reservation
 from blockkeeper.telemetry import count, handler
 
-_SETTLED = "settled"
+OPERATION = "PurchaseCapacityBlockExtension"
+_SETTLED, _WAIT = "settled", "wait"
 
 
 @handler
@@ -28,11 +29,13 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
 
     `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown``,
-    ``payment_failed``, or ``settled``: what became of an earlier order for this block is known now, so look again.
+    ``payment_failed``, ``settled``: what became of an earlier order for this block is known now, so look again, or ``wait``: run
+    again after `wait_seconds` with `own_turn`, since EC2 allows a purchase every seven seconds.
 
     Args:
         event: ``{"block": <input of extend-block>, "offering": {offering_id, duration_hours, new_end, upfront_fee} | None,
-            "approval_id": str | None, "now": ISO}``. The offering is None when only a sent order is to be looked up.
+            "approval_id": str | None, "own_turn": bool, "now": ISO}``. The offering is None when only a sent order is to be looked
+            up.
     """
     block, now = event["block"], parse_instant(event["now"])
     place = (block["region"], block["account"])
@@ -110,6 +113,9 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
     )
     if no:
         return _answer(Outcome.NOT_ALLOWED, no)
+    wait = 0 if event["own_turn"] else rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)
+    if wait:
+        return {**_answer(_WAIT, "EC2 allows a purchase every 7 seconds"), "wait_seconds": wait}
     return _send(intent, purchase, now) if settings.live() else _rehearse(intent)
 
 

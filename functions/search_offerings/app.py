@@ -5,26 +5,37 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
-from blockkeeper.aws import ec2, table
+from botocore.exceptions import ClientError
+
+from blockkeeper.aws import ec2, rate, table
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant, parse_instant
-from blockkeeper.domain.offering import Found, Offering, choose_offering
+from blockkeeper.domain.offering import Found, Offering, choose_offering, lengths
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.domain.purchase_policy import approval_refusal, missing_policy, past_extend_until
+from blockkeeper.domain.rate import throttle_pause
 from blockkeeper.telemetry import handler
 
-_CHANGED = "changed"
+OPERATION = "DescribeCapacityBlockExtensionOfferings"
+# botocore tries the first again by itself, some seconds long, and does not know the second for a throttle.
+_THROTTLES = frozenset({"RequestLimitExceeded", "CapacityBlockDescribeLimitExceeded"})
+_CHANGED, _WAIT = "changed", "wait"
 _DECIDED = (Found.OFFERED, _CHANGED)
+_BEGINNING: dict[str, Any] = {"searched": [], "first": None, "turn": False, "throttled": 0}
 
 
 @handler
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Answer ``{found, reason, offering}``; `found` is a value of `Found`, ``not_allowed``, or ``changed``: not what was approved.
+    """Answer ``{found, reason, offering}``.
+
+    `found` is a value of `Found`, ``not_allowed``, ``changed``: not what was approved, or ``wait``: ask again with `search` after
+    `wait_seconds`, since EC2 allows a search every seven seconds.
 
     Args:
-        event: ``{"block": <input of extend-block>, "approval_id": str | None}``. With an approval the offering must be the one
-            that was approved, or a cheaper one to the same end; anything else is asked again (case B11).
+        event: ``{"block": <input of extend-block>, "approval_id": str | None, "search": <from a wait> | None, "now": ISO}``.
+            With an approval the offering must be the one that was approved, or a cheaper one to the same end; anything else is
+            asked again (case B11).
     """
     block = event["block"]
     environment = load_environment(block["environment"])
@@ -33,27 +44,35 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     lacking = missing_policy(environment)
     if lacking:
         return _answer(Outcome.NOT_ALLOWED, lacking)
-    end = parse_instant(block["end_date"])
     approval = table.get_item("approval", event["approval_id"]) if event.get("approval_id") else None
-    answers = (_search(environment, block, hours, end, approval) for hours in _lengths(environment, approval))
-    first = next(answers)
-    if first["found"] in _DECIDED:
-        return first
-    # The wanted length is not to be had: the first fallback that is, or the word on the wanted one.
-    return next((answer for answer in answers if answer["found"] in _DECIDED), first)
+    return _search_in_turn(environment, event, approval)
 
 
-def _lengths(environment: Environment, approval: dict[str, Any] | None) -> list[int]:
-    """Hours to search, in order: what was approved, what is wanted, then the policy's shorter lengths; a call each."""
-    wanted = [environment.wanted_hours, *environment.fallback_hours]
-    # A length that the record no longer asks for is not bought, approved or not.
-    approved = [] if approval is None else [hours for hours in wanted if hours == approval["duration_hours"]]
-    return list(dict.fromkeys([*approved, *wanted]))
+def _search_in_turn(environment: Environment, event: dict[str, Any], approval: dict[str, Any] | None) -> dict[str, Any]:
+    """The first length that is to be had, or the word on the first one: that is the one that is wanted."""
+    search, block, now = dict(event["search"] or _BEGINNING), event["block"], parse_instant(event["now"])
+    for hours in lengths(environment, None if approval is None else approval["duration_hours"]):
+        if hours in search["searched"]:
+            continue
+        if not search["turn"] and (wait := rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)):
+            turn = wait < rate.LONGEST_TURN.total_seconds()
+            return _wait(wait, "others search too, and EC2 allows a search every 7 seconds", search | {"turn": turn})
+        search |= {"turn": False}
+        try:
+            answer = _search(environment, block, hours, approval)
+        except ClientError as error:
+            return _throttled(error, block, search, now)
+        if answer["found"] in _DECIDED:
+            return answer
+        search |= {"searched": [*search["searched"], hours], "first": search["first"] or answer}
+    first: dict[str, Any] = search["first"]
+    return first
 
 
 def _search(
-    environment: Environment, block: dict[str, Any], hours: int, end: datetime, approval: dict[str, Any] | None
+    environment: Environment, block: dict[str, Any], hours: int, approval: dict[str, Any] | None
 ) -> dict[str, Any]:
+    end = parse_instant(block["end_date"])
     entries = ec2.extension_offerings(block["reservation_id"], hours, block["region"], block["account"])
     ceiling = environment.max_upfront_fee or Decimal(0)
     choice = choose_offering(entries, hours=hours, current_end=end, ceiling=ceiling)
@@ -66,6 +85,26 @@ def _search(
     if differs:
         return _answer(_CHANGED, differs, choice.offering)
     return _answer(choice.found, choice.reason, choice.offering)
+
+
+def _throttled(error: ClientError, block: dict[str, Any], search: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Wait longer each time, and everybody with us; in the end it is a search that failed, and made again much later.
+
+    Raises:
+        ClientError: it was no throttle.
+    """
+    code = error.response["Error"]["Code"]
+    if code not in _THROTTLES:
+        raise error
+    rate.note_throttle(OPERATION, block["region"], block["account"], now)
+    pause = throttle_pause(search["throttled"])
+    if pause is None:
+        return _answer(Outcome.FAILED, f"EC2 keeps answering {code} to searches in {block['region']}")
+    return _wait(int(pause.total_seconds()), f"EC2 answers {code}", search | {"throttled": search["throttled"] + 1})
+
+
+def _wait(seconds: int, reason: str, search: dict[str, Any]) -> dict[str, Any]:
+    return {**_answer(_WAIT, reason), "wait_seconds": seconds, "search": search}
 
 
 def _answer(found: str, reason: str | None, offering: Offering | None = None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, format_usd, parse_usd
 
@@ -31,6 +32,16 @@ class Found(StrEnum):
     NO_OFFERING = "no_offering"
     TOO_DEAR = "too_dear"
     UNREADABLE = "unreadable_offering"
+
+
+def lengths(environment: Environment, approved_hours: int | None = None) -> tuple[int, ...]:
+    """Hours of the extensions to search for, in order, each a call to EC2: what was approved, what is wanted, the shorter ones.
+
+    Each of `fallback_days` is searched only when none before it is to be had. A length that the record no longer asks for is not
+    bought, approved or not.
+    """
+    wanted = (environment.wanted_hours, *environment.fallback_hours)
+    return tuple(dict.fromkeys([*(hours for hours in wanted if hours == approved_hours), *wanted]))
 
 
 @dataclass(frozen=True, slots=True)
