@@ -30,6 +30,7 @@ class Reservation:
         instance_count: instances bought; None when EC2 shows neither a count nor the size tag.
         state: EC2's own word; unknown words are kept, never guessed (the enumeration is open).
         start, end: aware UTC.
+        platform: InstancePlatform, such as `Linux/UNIX`; an AMI that launches into the block has the same.
     """
 
     reservation_id: str
@@ -44,6 +45,7 @@ class Reservation:
     end: datetime
     ultraserver: bool
     environment: str | None
+    platform: str | None = None
 
     @property
     def extendable(self) -> bool:
@@ -93,6 +95,7 @@ def parse_reservation(entry: Mapping[str, Any], region: str) -> Reservation:
         end=entry["EndDate"].astimezone(UTC),
         ultraserver=entry["InstanceType"].startswith(ULTRASERVER_PREFIXES),
         environment=tags.get(ENVIRONMENT_TAG) or None,
+        platform=entry.get("InstancePlatform"),
     )
 
 

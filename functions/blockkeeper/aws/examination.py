@@ -1,0 +1,305 @@
+"""The doctor's round: read every record, block, group and account, and hand what was read to the checks.
+
+Each read stands alone: one that fails becomes a finding, and everything else goes on (design rule 4, case B18).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from blockkeeper.aws import doctor_reads, ec2
+from blockkeeper.aws.calls import unknown_calls
+from blockkeeper.domain import doctor_account, doctor_groups, doctor_records
+from blockkeeper.domain.calendar import GroupBlock
+from blockkeeper.domain.doctor import (
+    STACK,
+    Finding,
+    account_subject,
+    could_not_read,
+    merged,
+    record_subject,
+)
+from blockkeeper.domain.environment import Environment, Status, parse_environment
+from blockkeeper.domain.reservation import Reservation, is_capacity_block, parse_reservation
+
+if TYPE_CHECKING:
+    from blockkeeper.domain.extension import Extension
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
+_ENDED = frozenset({Status.EXPIRED})
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the doctor must know of the deployed stack.
+
+    Attributes:
+        targets: (account, Region) pairs that are swept.
+        approvers: who is asked when a record names nobody.
+        buyer_role: ARN of the role that orders in the stack's own account.
+        slack: whether a Slack channel is configured.
+    """
+
+    account: str
+    targets: tuple[tuple[str, str], ...]
+    approvers: tuple[str, ...]
+    sender: str
+    member_role: str
+    buyer_role: str
+    slack: bool = False
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was found, and the subjects of which a part could not be read."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take findings in."""
+        self.findings += findings
+
+    @contextmanager
+    def reading(self, subject: str, what: str) -> Iterator[None]:
+        """Let a read fail: it becomes a finding about `subject`."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong with one thing, the others go on (design rule 4)
+            self.unread.add(subject)
+            self.findings.append(could_not_read(subject, what, *_reason(error)))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the targets show: blocks by Region and id, and the accounts that see each.
+
+    `unread` are the Regions in which an account could not be read.
+    """
+
+    blocks: dict[tuple[str, str], Reservation] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    unread: set[str] = field(default_factory=set)
+    places: dict[tuple[str, str], doctor_reads.Place] = field(default_factory=dict)
+
+    def block(self, environment: Environment) -> Reservation | None:
+        """The record's block, if a target shows it."""
+        return self.blocks.get((environment.region, environment.capacity_block_id))
+
+    def seen_by(self, environment: Environment) -> list[str]:
+        """Accounts that see the record's block."""
+        return self.accounts[environment.region, environment.capacity_block_id]
+
+    def place(self, account: str, region: str) -> doctor_reads.Place:
+        """An account and Region, made once, since it remembers what it read."""
+        return self.places.setdefault((account, region), doctor_reads.Place(account, region))
+
+
+def examine(stack: Stack, records: Iterable[Record], now: datetime, only: str | None = None) -> Examination:
+    """Examine everything, or one record with what it needs.
+
+    Args:
+        records: every environment record in its JSON form, also when only one is examined: faults lie between records, too.
+        only: PK of the one record; findings about others are left out.
+    """
+    examination = Examination()
+    with examination.reading(STACK, "the models of boto3"):
+        examination.add(doctor_account.sdk(unknown_calls(), boto3.__version__))
+    environments = _environments(stack, records, examination)
+    wanted = [each for each in environments if only in (None, each.pk)]
+    seen = _blocks(stack, examination, {each.region for each in wanted} if only else None)
+    examination.add(doctor_records.two_records(environments))
+    for environment in wanted:
+        examination.add(doctor_records.look_at_record(environment, stack.targets, now))
+        _look_at_block(stack, environment, seen, examination)
+        _look_at_groups(environment, environments, seen, examination, now)
+    _look_at_quotas(stack, wanted, seen, examination)
+    _look_at_mail(stack, wanted, examination)
+    if only is not None:
+        mine = record_subject(only)
+        ours = [
+            each
+            for each in examination.findings
+            if not each.subject.startswith("record:") or each.subject == mine or each.subject.startswith(f"{mine}/")
+        ]
+        examination.findings = ours
+    examination.findings = merged(examination.findings)
+    return examination
+
+
+def _environments(stack: Stack, records: Iterable[Record], examination: Examination) -> list[Environment]:
+    environments = []
+    for record in records:
+        if record.get("status") in _ENDED:
+            continue
+        with examination.reading(record_subject(str(record.get("PK"))), "the record"):
+            environments.append(parse_environment(record, stack.approvers))
+    return environments
+
+
+def _blocks(stack: Stack, examination: Examination, regions: set[str] | None) -> _Seen:
+    """Blocks that the targets show; with each other account's role tried, and the buyer's permission asked for."""
+    seen = _Seen()
+    lost: set[str] = set()
+    for account in dict.fromkeys(account for account, _ in stack.targets):
+        try:
+            doctor_reads.assume(account)
+        except (ClientError, BotoCoreError) as error:
+            lost.add(account)
+            examination.unread.add(account_subject(account))
+            examination.add([doctor_account.member_role(account, stack.member_role, _reason(error)[0])])
+            continue
+        _look_at_permission(stack, account, examination)
+    for account, region in stack.targets:
+        if regions is not None and region not in regions:
+            continue
+        before = len(examination.findings)
+        if account not in lost:
+            with examination.reading(account_subject(account, region), "its Capacity Blocks"):
+                for entry in filter(is_capacity_block, ec2.describe_entries(region, account)):
+                    _note(entry, account, region, seen, examination)
+        if account in lost or len(examination.findings) > before:
+            seen.unread.add(region)
+    return seen
+
+
+def _note(entry: dict[str, Any], account: str, region: str, seen: _Seen, examination: Examination) -> None:
+    identifier = str(entry.get("CapacityReservationId"))
+    with examination.reading(f"{account_subject(account, region)}/{identifier}", "its entry"):
+        reservation = parse_reservation(entry, region)
+        key = (region, reservation.reservation_id)
+        # The owner's own view of a shared block is the fuller one.
+        if key not in seen.blocks or account == reservation.owner_id:
+            seen.blocks[key] = reservation
+        seen.accounts[key].append(account)
+
+
+def _look_at_permission(stack: Stack, account: str, examination: Examination) -> None:
+    partition = stack.buyer_role.split(":")[1]
+    role = stack.buyer_role
+    if account != stack.account:
+        role = f"arn:{partition}:iam::{account}:role/{stack.member_role}-buyer"
+    region = next(region for each, region in stack.targets if each == account)
+    with examination.reading(account_subject(account), "whether the buyer may order"):
+        any_block = f"arn:{partition}:ec2:{region}:{account}:capacity-reservation/cr-00000000000000000"
+        decision, organization = doctor_reads.purchase_decision(account, role, any_block)
+        examination.add(doctor_account.purchase_permission(account, role, decision, organization=organization))
+
+
+def _look_at_block(stack: Stack, environment: Environment, seen: _Seen, examination: Examination) -> None:
+    subject = record_subject(environment.pk)
+    accounts = [account for account, region in stack.targets if region == environment.region]
+    reservation = seen.block(environment)
+    if reservation is None:
+        if environment.region in seen.unread:
+            examination.unread.add(subject)
+            text = could_not_read(
+                subject, "its block", "not every account of its Region could be read", "see those findings"
+            )
+            examination.add([text])
+        elif accounts:
+            examination.add([doctor_records.block_missing(environment, accounts)])
+        return
+    extensions: tuple[Extension, ...] = ()
+    reader = reservation.owner_id if reservation.owner_id in accounts else seen.seen_by(environment)[0]
+    with examination.reading(subject, "the extensions of its block"):
+        extensions = ec2.extension_history(reservation.reservation_id, environment.region, reader)
+    examination.add(doctor_records.look_at_block(environment, reservation, accounts, extensions))
+
+
+def _look_at_groups(
+    environment: Environment,
+    environments: list[Environment],
+    seen: _Seen,
+    examination: Examination,
+    now: datetime,
+) -> None:
+    reservation = seen.block(environment)
+    if reservation is None or reservation.ended:
+        return
+    for group in environment.groups:
+        name = group.auto_scaling_group
+        if name is None:
+            continue
+        subject = f"{record_subject(environment.pk)}/{name}"
+        with examination.reading(subject, "the group"):
+            # A shared block has groups in several accounts; each group is in one of them.
+            found = (seen.place(account, environment.region).group(name) for account in seen.seen_by(environment))
+            setup = next((each for each in found if each is not None), None)
+            if setup is None:
+                examination.add([doctor_groups.group_missing(name, environment.region, subject)])
+            else:
+                blocks = _blocks_of(name, environment.region, environments, seen)
+                examination.add(doctor_groups.look_at_group(setup, blocks, subject, now))
+
+
+def _blocks_of(name: str, region: str, environments: list[Environment], seen: _Seen) -> list[GroupBlock]:
+    """Every block that the group follows by any record, and that has not ended."""
+    blocks = {}
+    for environment in environments:
+        reservation = seen.block(environment)
+        if environment.region != region or reservation is None or reservation.ended:
+            continue
+        for group in environment.groups:
+            if group.auto_scaling_group == name:
+                drain = timedelta(minutes=group.drain_minutes)
+                blocks[reservation.reservation_id] = GroupBlock(reservation, group.instances, drain)
+    return [blocks[identifier] for identifier in sorted(blocks)]
+
+
+def _look_at_quotas(
+    stack: Stack,
+    environments: list[Environment],
+    seen: _Seen,
+    examination: Examination,
+) -> None:
+    """Each family of an account and Region once, by its largest block."""
+    largest: dict[tuple[str, str, str], list[Reservation]] = defaultdict(list)
+    for environment in environments:
+        reservation = seen.block(environment)
+        if reservation is not None and (reservation.owner_id, reservation.region) in stack.targets:
+            kind = doctor_account.family(reservation.instance_type)
+            largest[reservation.owner_id, reservation.region, kind].append(reservation)
+    for (account, region, kind), reservations in largest.items():
+        with examination.reading(f"{account_subject(account, region)}/{kind}", "its quota"):
+            place = seen.place(account, region)
+            # Blocks of one type share a read; a family has few types.
+            each = {type_: place.vcpus(type_) for type_ in sorted({r.instance_type for r in reservations})}
+            vcpus = max(each[r.instance_type] * (r.instance_count or 1) for r in reservations)
+            examination.add(doctor_account.quota(account, region, kind, vcpus, place.quota(kind)))
+
+
+def _look_at_mail(stack: Stack, environments: list[Environment], examination: Examination) -> None:
+    asked = [environment for environment in environments if environment.require_approval]
+    recipients = {approver for environment in asked for approver in environment.approvers if "@" in approver}
+    with examination.reading(STACK, "Amazon SES"):
+        mailing = doctor_reads.read_mailing(stack.sender, recipients)
+        if recipients or stack.sender:
+            examination.add(doctor_account.sender(mailing))
+        for environment in asked:
+            examination.add(doctor_account.approvers(environment, mailing, slack=stack.slack))
+        return
+    examination.unread |= {record_subject(environment.pk) for environment in asked}
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """What went wrong and what to do, in words that are the same tomorrow: AWS's messages hold request ids and encoded details."""
+    if isinstance(error, ClientError):
+        code = error.response["Error"].get("Code", "")
+        if code in _DENIED:
+            return f"{error.operation_name} is denied ({code})", f"allow {error.operation_name} (docs/permissions.md)"
+        return f"{error.operation_name}: {code}", "the next round tries again; if it stays, call it by hand"
+    if isinstance(error, BotoCoreError):
+        return type(
+            error
+        ).__name__, "the next round tries again; if it stays, look at the network and the Region's name"
+    text = f"{type(error).__name__}: {error}"
+    return text, "write records through the API only: `blockkeeper enrol FILE --update` puts a broken one right"

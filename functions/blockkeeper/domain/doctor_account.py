@@ -1,0 +1,164 @@
+"""Checks of what surrounds the blocks: quotas, mail, roles, permissions, and the SDK.
+
+Sources: EC2 User Guide, "Capacity Blocks quotas"; Amazon SES Developer Guide, "Verified identities", "Moving out of the sandbox",
+"Suppression list"; IAM API Reference, SimulatePrincipalPolicy.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from blockkeeper.domain.doctor import STACK, Check, Finding, Severity, account_subject, finding, record_subject
+from blockkeeper.domain.environment import Environment
+
+# "Concurrent <family> Capacity Blocks per account", in vCPUs; the families that AWS's page has a code for.
+QUOTA_CODES: Mapping[str, str] = {
+    "p4d": "L-2C8F52B3",
+    "p5": "L-DA6814F2",
+    "p5e": "L-C45F30BC",
+    "p5en": "L-4F9BB70B",
+    "trn1": "L-2E30FD7D",
+    "trn2": "L-64569A79",
+}
+PURCHASE_ACTION = "ec2:PurchaseCapacityBlockExtension"
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """What SES says of one approver's address.
+
+    Attributes:
+        verified: the address or its domain is a verified identity; None when it was not looked at (outside the sandbox).
+        suppressed: why SES keeps the address on its suppression list; None when it does not.
+    """
+
+    verified: bool | None = None
+    suppressed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mailing:
+    """What SES says of the stack's account and sender."""
+
+    sender: str
+    sender_verified: bool
+    sending: bool
+    production: bool
+    mailboxes: Mapping[str, Mailbox]
+
+
+def family(instance_type: str) -> str:
+    """The family of an instance type: `p5en` of `p5en.48xlarge`."""
+    return instance_type.partition(".")[0]
+
+
+def quota(account: str, region: str, kind: str, vcpus: int, limit: float | None) -> Iterator[Finding]:
+    """The quota of a family against the vCPUs of its largest enrolled block.
+
+    Args:
+        kind: a family of `QUOTA_CODES`, or another: then its quota is said to be unknown.
+        limit: vCPUs; None for a family without a code.
+    """
+    subject = f"{account_subject(account, region)}/{kind}"
+    name = f"Concurrent {kind.capitalize()} Capacity Blocks per account"
+    if limit is None:
+        problem = f"the quota of family {kind} is unknown here: AWS's page names no code for it"
+        remedy = f"look it up under Service Quotas, Amazon EC2, {name}; {vcpus} vCPUs are in use"
+        yield finding(Check.QUOTA, subject, problem, remedy, Severity.UNKNOWN)
+    elif limit < vcpus:
+        problem = f"{name} is {limit:g} vCPUs; one block of {kind} that is enrolled has {vcpus}"
+        remedy = (
+            f"`aws service-quotas request-service-quota-increase --region {region} --service-code ec2"
+            f" --quota-code {QUOTA_CODES[kind]} --desired-value {vcpus}`"
+        )
+        yield finding(Check.QUOTA, subject, problem, remedy, Severity.WARNING)
+
+
+def sender(mailing: Mailing) -> Iterator[Finding]:
+    """Whether mail can be sent at all."""
+    if not mailing.sender:
+        remedy = "`sam deploy --parameter-overrides SenderEmail=...`, with an identity verified in Amazon SES"
+        yield finding(Check.SENDER, STACK, "SenderEmail is not set", remedy)
+        return
+    if not mailing.sender_verified:
+        problem = f"neither {mailing.sender} nor its domain is a verified identity in Amazon SES"
+        remedy = (
+            f"`aws sesv2 create-email-identity --email-identity {mailing.sender}`, then follow the link in its mail"
+        )
+        yield finding(Check.SENDER, STACK, problem, remedy)
+    if not mailing.sending:
+        problem = "Amazon SES has paused sending for this account"
+        yield finding(Check.SENDER, STACK, problem, "see the account dashboard of Amazon SES, and its mail to you")
+
+
+def approvers(environment: Environment, mailing: Mailing, *, slack: bool) -> Iterator[Finding]:
+    """Whether enough approvers of a record can be reached.
+
+    Args:
+        slack: whether a Slack channel is configured.
+    """
+    problems = dict(_unreachable(environment.approvers, mailing, slack=slack))
+    if not problems or not environment.require_approval:
+        return
+    enough = len(environment.approvers) - len(problems) >= environment.quorum
+    for text, remedy in dict.fromkeys(problems.values()):
+        who = ", ".join(approver for approver, why in problems.items() if why == (text, remedy))
+        yield finding(
+            Check.APPROVER,
+            record_subject(environment.pk),
+            f"{who}: {text}",
+            remedy.replace("ADDRESS", who.split(", ", maxsplit=1)[0]),
+            Severity.WARNING if enough else Severity.ERROR,
+        )
+
+
+def _unreachable(named: Sequence[str], mailing: Mailing, *, slack: bool) -> Iterator[tuple[str, tuple[str, str]]]:
+    for approver in named:
+        if "@" not in approver:
+            if not slack:
+                yield (
+                    approver,
+                    (
+                        "a Slack user, and no Slack channel is configured",
+                        "set SlackSecretName and SlackChannel, or name an e-mail address",
+                    ),
+                )
+            continue
+        mailbox = mailing.mailboxes.get(approver, Mailbox())
+        if mailbox.suppressed:
+            remedy = "once the mailbox works: `aws sesv2 delete-suppressed-destination --email-address ADDRESS`"
+            yield approver, (f"on the suppression list of Amazon SES ({mailbox.suppressed.lower()})", remedy)
+        elif not mailing.production and mailbox.verified is False:
+            remedy = (
+                "request production access for Amazon SES (`aws sesv2 put-account-details`), or verify each recipient:"
+                " `aws sesv2 create-email-identity --email-identity ADDRESS`"
+            )
+            yield approver, ("not verified, and the account is in the sandbox of Amazon SES", remedy)
+
+
+def member_role(account: str, role: str, reason: str) -> Finding:
+    """The role of another account cannot be assumed."""
+    remedy = f"deploy docs/member-account.yaml in {account} with this stack's account and name, or take {account} out of Targets"
+    return finding(Check.MEMBER_ROLE, account_subject(account), f"role {role} cannot be assumed: {reason}", remedy)
+
+
+def purchase_permission(account: str, role_arn: str, decision: str, *, organization: bool) -> Iterator[Finding]:
+    """IAM's own word on whether the buyer's role may order.
+
+    Args:
+        decision: EvalDecision of SimulatePrincipalPolicy: `allowed`, `explicitDeny` or `implicitDeny`.
+        organization: whether the organization's service control policies allow it.
+    """
+    if decision == "allowed":
+        return
+    whose = "" if organization else ", by a service control policy of the organization"
+    problem = f"{role_arn} may not {PURCHASE_ACTION}: {decision}{whose}"
+    remedy = "see the role's permissions boundary and the policies above it; the template's own grant is in docs/permissions.md"
+    yield finding(Check.PURCHASE_PERMISSION, account_subject(account), problem, remedy)
+
+
+def sdk(missing: Collection[str], version: str) -> Iterator[Finding]:
+    """Calls that the packaged boto3 does not know (case B40)."""
+    if missing:
+        problem = f"boto3 {version} does not know {', '.join(sorted(missing))}"
+        remedy = "`sam build` and `sam deploy` pack the pinned one; for the command line `pip install -U boto3`"
+        yield finding(Check.SDK, STACK, problem, remedy)
