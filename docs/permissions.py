@@ -69,6 +69,7 @@ its ARN as `PermissionsBoundary`.
 | `offers`, `extend --dry-run` | the Describe calls of `LoadBlock` and `SearchOfferings`; for EC2's answer to a dry run also `ec2:PurchaseCapacityBlockExtension` |
 | `extend` | `states:StartExecution` on ExtendBlock |
 | `enrol`, `show`, `remove`, `approve`, `reject` | `secretsmanager:GetSecretValue` on the API key's secret |
+| `doctor` | what [Doctor](#doctor) may, without `dynamodb:PutItem`, `dynamodb:DeleteItem` and `events:PutEvents`; what is denied is reported, and the rest goes on |
 | `history` | `dynamodb:Query`; for one block also `ec2:DescribeCapacityBlockExtensionHistory` |
 """
 

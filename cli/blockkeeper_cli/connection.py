@@ -6,10 +6,13 @@ import json
 import os
 import re
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blockkeeper_cli.errors import CommandError, UsageError, error_code
 from blockkeeper_cli.rest import Api
+
+if TYPE_CHECKING:
+    from blockkeeper.aws.examination import Stack
 
 _ENVIRONMENT = {
     "MemberRoleName": "MEMBER_ROLE_NAME",
@@ -18,6 +21,8 @@ _ENVIRONMENT = {
     "PurchaseMode": "PURCHASE_MODE",
     "MonthlyLimit": "MONTHLY_LIMIT",
     "TeamLimits": "TEAM_LIMITS",
+    "SenderEmail": "SENDER_EMAIL",
+    "Targets": "TARGETS",
 }
 
 
@@ -96,6 +101,32 @@ class Connection:
         if name not in self.outputs:
             raise CommandError(f"stack {self.stack} has no output {name}; deploy it again with `sam deploy`")
         return self.outputs[name]
+
+    def as_stack(self) -> Stack:
+        """The stack as the doctor must know it."""
+        from botocore.exceptions import ClientError
+
+        from blockkeeper import settings
+        from blockkeeper.aws.examination import Stack
+
+        self.output("TableName")
+        buyer = "BuyExtensionRole"
+        try:
+            found = self.client("cloudformation").describe_stack_resource(StackName=self.stack, LogicalResourceId=buyer)
+        except ClientError:
+            role = None  # the doctor says so, and goes on
+        else:
+            partition = self.identity["Arn"].split(":")[1]
+            name = found["StackResourceDetail"]["PhysicalResourceId"]
+            role = f"arn:{partition}:iam::{self.account}:role/{name}"
+        return Stack(
+            account=self.account,
+            targets=tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region)),
+            approvers=settings.approver_emails(),
+            sender=os.environ.get("SENDER_EMAIL", ""),
+            member_role=os.environ["MEMBER_ROLE_NAME"],
+            buyer_role=role,
+        )
 
     @cached_property
     def api(self) -> Api:

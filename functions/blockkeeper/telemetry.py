@@ -40,9 +40,11 @@ ATTENTION = frozenset(
         "ApproverNotTold",
         "DecisionNotDelivered",
         "EventNotPublished",
+        "FindingsNew",
         "GroupsNotArranged",
         "InstancesLeftAtEnd",
         "NobodyTold",
+        "NotInTargets",
         "UnknownEvent",
         "Unreadable",
     }

@@ -5,7 +5,9 @@ from typing import Any
 
 from blockkeeper.aws.approvals import redeliver_decisions
 from blockkeeper.aws.clients import own_account
+from blockkeeper.aws.environments import list_environments
 from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.sweep import unswept
 from blockkeeper.domain.triggers import read_trigger
 from blockkeeper.settings import targets
 from blockkeeper.telemetry import count, handler, log
@@ -19,6 +21,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]
         event: ``{"input": <whatever started detect-expiry>, "now": ISO}``: an EventBridge event in either spelling, a schedule's
             event, or ``{}``. An event narrows the run to its own account and Region; one that is not understood is counted,
             alarmed, and still leads to a full sweep, since a sweep is never wrong (case B01).
+            Records that no target reaches are counted and alarmed each time, since nothing else would ever look at them.
     """
     redeliver_decisions(parse_instant(event["now"]))
     every = targets(os.environ["TARGETS"], own_account(), os.environ["AWS_REGION"])
@@ -26,5 +29,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]
     if trigger.name == "unknown":
         count("UnknownEvent")
         log.warning("an event of an unknown kind started a full sweep", extra={"kind": trigger.kind})
+    if forgotten := unswept(list_environments(), every):
+        count("NotInTargets", len(forgotten))
+        log.error("records of a Region that is in no target are never swept", extra={"environments": forgotten})
     named = [target for target in every if target == (trigger.account, trigger.region)]
     return [{"account": account, "region": region, "trigger": trigger.name} for account, region in named or every]

@@ -25,6 +25,8 @@ from botocore.hooks import HierarchicalEmitter
 from botocore.model import OperationModel
 from moto import mock_aws
 
+from local.account import Account
+from local.account import attach as attach_account
 from local.botocore_market import attach as attach_market
 from local.clock import MarketClock
 from local.market import Market
@@ -80,6 +82,7 @@ class World:
         self.clock = MarketClock(start, 0)
         self.market = Market(self.clock, ACCOUNT)
         self.template = Template(template, parameters, region=REGION, account=ACCOUNT)
+        self.account = Account(verified=moto_resources.verified, may=self._may)
         self.sandboxes = sandboxes or Sandboxes()
         machines = self.template.state_machines
         self.engine = Engine(
@@ -119,6 +122,7 @@ class World:
         stepfunctions.attach(self._session, self.engine)
         attach_market(self._session, self.market)
         emitter = self._session.get_component("event_emitter")
+        attach_account(emitter, self.account)
         emitter.register("before-parameter-build", self._note_call)
         emitter.register("before-call.eventbridge.PutEvents", self._put_events)
         self.market.on_event(self.publish)
@@ -217,6 +221,15 @@ class World:
             return self.sandboxes.invoke(function, platform, event, context, self.logs)
 
         return handle
+
+    def _may(self, role: str) -> set[str] | None:
+        """What the role of a function may do, from its statements in the template."""
+        for logical_id, properties in self.template.of_type("AWS::Serverless::Function"):
+            if role == self.template.resolve({"Fn::GetAtt": [f"{logical_id}Role", "Arn"]}):
+                statements = [each for policy in properties["Policies"] for each in policy["Statement"]]
+                actions = [each["Action"] for each in statements if each["Effect"] == "Allow"]
+                return {name for each in actions for name in ([each] if isinstance(each, str) else each)}
+        return None
 
     def _note_call(self, params: Json, model: OperationModel, context: Json, **_: object) -> None:
         if self.engine.caller is not None:

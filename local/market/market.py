@@ -12,6 +12,7 @@ from local.market import events
 from local.market.agenda import Agenda
 from local.market.blocks import Blocks
 from local.market.caller import Caller
+from local.market.catalogue import Catalogue
 from local.market.errors import LostAnswerError, MarketError
 from local.market.extensions import Extensions
 from local.market.faults import Fault, Faults
@@ -69,6 +70,7 @@ class Market:
         self.groups = Groups(self)
         self.schedules = Schedules(self)
         self.templates = Templates(self)
+        self.catalogue = Catalogue()
         self._scaling_api = ScalingApi(self)
         self._operations: dict[tuple[str, str], Operation] = {
             **{("ec2", name): op for part in self._ec2_parts() for name, op in part.operations().items()},
@@ -81,8 +83,8 @@ class Market:
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._undelivered: deque[dict[str, Any]] = deque()
 
-    def _ec2_parts(self) -> tuple[Blocks, Extensions, Offerings, Instances, Templates]:
-        return self.blocks, self.extensions, self.offerings, self.instances, self.templates
+    def _ec2_parts(self) -> tuple[Blocks, Extensions, Offerings, Instances, Templates, Catalogue]:
+        return self.blocks, self.extensions, self.offerings, self.instances, self.templates, self.catalogue
 
     # -- what callers use
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from local.market.blocks import tag_list
+from local.market.blocks import tag_list, zone_id
 from local.market.caller import Caller
 from local.market.errors import MarketError, dry_run, invalid_parameter
 from local.market.listing import ec2_page, matching
@@ -233,6 +233,7 @@ def _as_subnet(subnet: Subnet) -> dict[str, Any]:
         "VpcId": subnet.vpc_id,
         "OwnerId": subnet.account,
         "AvailabilityZone": subnet.availability_zone,
+        "AvailabilityZoneId": zone_id(subnet.availability_zone, subnet.region),
         "CidrBlock": "10.0.0.0/20",
         "AvailableIpAddressCount": 4091,
         "State": "available",

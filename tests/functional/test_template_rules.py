@@ -21,7 +21,7 @@ EC2_EVENTS = {
 WANTED = {
     "DetectExpiryCapacityBlockEvents": EC2_EVENTS,
     "DetectExpiryPurchases": {"ec2-event.purchase-extension"},
-    "TellPeopleOutcomes": {"Extension Confirmed", "Extension Failed", "Block Expiring"},
+    "TellPeopleOutcomes": {"Extension Confirmed", "Extension Failed", "Block Expiring", "Findings Changed"},
 }
 # A warning is of no use to anyone later than 40 minutes after EC2 sent it: that is the block's end.
 WARNING_LIVES_SECONDS = 40 * 60
@@ -31,7 +31,11 @@ DEFAULT_AGE_SECONDS = 24 * 60 * 60
 def samples() -> dict[str, dict[str, Any]]:
     """EC2's events from the samples, and our own by their detail-types."""
     from_ec2 = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "events").glob("ec2-event.*.json")}
-    ours = {consequence.detail_type for consequence in CONSEQUENCES.values()} | {"Groups Scaled", "Approval Requested"}
+    ours = {consequence.detail_type for consequence in CONSEQUENCES.values()} | {
+        "Groups Scaled",
+        "Approval Requested",
+        "Findings Changed",
+    }
     return from_ec2 | {name: {"source": "blockkeeper", "detail-type": name, "detail": {}} for name in ours}
 
 
@@ -86,7 +90,7 @@ def test_case_b42_a_warning_is_not_delivered_after_the_block_has_ended(rules):
 
 def test_case_b42_the_schedule_keeps_what_it_cannot_deliver(resources):
     schedules = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::Scheduler::Schedule"]
-    assert len(schedules) == 1
+    assert len(schedules) == 2
     for schedule in schedules:
         assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["LostEvents", "Arn"]}
         assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] < DEFAULT_AGE_SECONDS

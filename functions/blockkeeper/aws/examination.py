@@ -44,7 +44,7 @@ class Stack:
     Attributes:
         targets: (account, Region) pairs that are swept.
         approvers: who is asked when a record names nobody.
-        buyer_role: ARN of the role that orders in the stack's own account.
+        buyer_role: ARN of the role that orders in the stack's own account; None when it could not be learnt.
         slack: whether a Slack channel is configured.
     """
 
@@ -53,7 +53,7 @@ class Stack:
     approvers: tuple[str, ...]
     sender: str
     member_role: str
-    buyer_role: str
+    buyer_role: str | None
     slack: bool = False
 
 
@@ -183,12 +183,19 @@ def _note(entry: dict[str, Any], account: str, region: str, seen: _Seen, examina
 
 
 def _look_at_permission(stack: Stack, account: str, examination: Examination) -> None:
-    partition = stack.buyer_role.split(":")[1]
-    role = stack.buyer_role
+    role, subject = stack.buyer_role, account_subject(account)
+    if role is None:
+        examination.unread.add(subject)
+        remedy = "allow cloudformation:DescribeStackResource on the stack"
+        examination.add(
+            [could_not_read(subject, "the name of the buyer's role", "CloudFormation does not tell", remedy)]
+        )
+        return
+    partition = role.split(":")[1]
     if account != stack.account:
         role = f"arn:{partition}:iam::{account}:role/{stack.member_role}-buyer"
     region = next(region for each, region in stack.targets if each == account)
-    with examination.reading(account_subject(account), "whether the buyer may order"):
+    with examination.reading(subject, "whether the buyer may order"):
         any_block = f"arn:{partition}:ec2:{region}:{account}:capacity-reservation/cr-00000000000000000"
         decision, organization = doctor_reads.purchase_decision(account, role, any_block)
         examination.add(doctor_account.purchase_permission(account, role, decision, organization=organization))

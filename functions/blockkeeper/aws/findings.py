@@ -1,6 +1,5 @@
 """What the doctor found last, in the table: kind `finding`, id = the finding's key. It is there so that a finding is told once."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from blockkeeper.aws.table import delete_request, put_request, query_kind, write
@@ -32,8 +31,3 @@ def store(changes: Changes, now: datetime) -> None:
         write(put_request(KIND, finding.key, {**finding.as_json(), "found_at": format_instant(now)}))
     for finding in changes.mended:
         write(delete_request(KIND, finding.key))
-
-
-def told(findings: Iterable[Finding], most: int) -> list[dict[str, str]]:
-    """Findings as an event holds them, at most so many: an event has 256 KB."""
-    return [finding.as_json() for finding in findings][:most]

@@ -6,6 +6,7 @@ Termination Handler, README ("Queue Processor").
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -104,6 +105,11 @@ class GroupSetup:
     warm_pool: bool = False
     tags: Mapping[str, bool] = field(default_factory=dict)
     handler_rules: tuple[QueueRule, ...] = ()
+
+    @property
+    def quoted(self) -> str:
+        """Its name as one word of a shell: remedies are there to be pasted."""
+        return shlex.quote(self.name)
 
     @property
     def kubernetes(self) -> bool:
@@ -324,7 +330,7 @@ def lifecycle_hooks(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: st
 
 def standing_in_the_way(setup: GroupSetup, subject: str) -> Iterator[Finding]:
     """Scale-in protection, suspended processes, warm pool (case B08)."""
-    group = f"--region {setup.region} --auto-scaling-group-name {setup.name}"
+    group = f"--region {setup.region} --auto-scaling-group-name {setup.quoted}"
     if setup.protected:
         remedy = (
             f"{_update(setup)} --no-new-instances-protected-from-scale-in`, and for those that run `aws autoscaling"
@@ -352,7 +358,7 @@ def termination_handler(setup: GroupSetup, subject: str) -> Iterator[Finding]:
     if not setup.tags.get(HANDLER_TAG):
         there = "is not copied to instances" if HANDLER_TAG in setup.tags else "is missing"
         remedy = (
-            f"`aws autoscaling create-or-update-tags --region {setup.region} --tags ResourceId={setup.name},"
+            f"`aws autoscaling create-or-update-tags --region {setup.region} --tags ResourceId={setup.quoted},"
             f"ResourceType=auto-scaling-group,Key={HANDLER_TAG},Value=,PropagateAtLaunch=true`"
         )
         problem = f"tag {HANDLER_TAG} {there}"
@@ -388,14 +394,16 @@ def _seconds(hook: Hook) -> int:
 
 
 def _update(setup: GroupSetup) -> str:
-    return f"`aws autoscaling update-auto-scaling-group --region {setup.region} --auto-scaling-group-name {setup.name}"
+    return (
+        f"`aws autoscaling update-auto-scaling-group --region {setup.region} --auto-scaling-group-name {setup.quoted}"
+    )
 
 
 def _put_hook(setup: GroupSetup, name: str, seconds: int) -> str:
     return (
-        f"`aws autoscaling put-lifecycle-hook --region {setup.region} --auto-scaling-group-name {setup.name} --lifecycle-hook-name"
-        f" {name} --lifecycle-transition autoscaling:EC2_INSTANCE_TERMINATING --heartbeat-timeout {min(seconds, 7200)}"
-        " --default-result CONTINUE`"
+        f"`aws autoscaling put-lifecycle-hook --region {setup.region} --auto-scaling-group-name {setup.quoted}"
+        f" --lifecycle-hook-name {name} --lifecycle-transition autoscaling:EC2_INSTANCE_TERMINATING"
+        f" --heartbeat-timeout {min(seconds, 7200)} --default-result CONTINUE`"
     )
 
 

@@ -1,14 +1,13 @@
 """Checks of environment records, alone and beside each other, against Targets and what EC2 shows."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from blockkeeper.domain.calendar import overbooked
 from blockkeeper.domain.doctor import Check, Finding, Severity, finding, record_subject
-from blockkeeper.domain.environment import Environment, Group, Status
+from blockkeeper.domain.environment import Environment, Group
 from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import format_usd
@@ -16,21 +15,6 @@ from blockkeeper.domain.purchase_policy import missing_policy
 from blockkeeper.domain.reservation import Reservation
 
 Target = tuple[str, str]
-
-
-def unswept(records: Iterable[Mapping[str, Any]], targets: Collection[Target]) -> list[str]:
-    """PKs of the records that no sweep looks at, since no target is in their Region.
-
-    Args:
-        records: in their JSON form; unreadable ones are somebody else's finding, except for their Region.
-        targets: (account, Region) pairs.
-    """
-    regions = {region for _, region in targets}
-    return [
-        str(record.get("PK"))
-        for record in records
-        if record.get("region") not in regions and record.get("status") != Status.EXPIRED
-    ]
 
 
 def look_at_record(environment: Environment, targets: Collection[Target], now: datetime) -> Iterator[Finding]:

@@ -86,6 +86,21 @@ def sweep(
     return result
 
 
+def unswept(records: Iterable[Mapping[str, Any]], targets: Iterable[tuple[str, str]]) -> list[str]:
+    """PKs of the records that no sweep looks at, since no target is in their Region.
+
+    Args:
+        records: in their JSON form; unreadable ones are somebody else's finding, except for their Region.
+        targets: (account, Region) pairs.
+    """
+    regions = {region for _, region in targets}
+    return [
+        str(record.get("PK"))
+        for record in records
+        if record.get("region") not in regions and record.get("status") != Status.EXPIRED
+    ]
+
+
 def _blocks(entries: Iterable[Mapping[str, Any]], region: str, result: Sweep) -> dict[str, Reservation]:
     blocks = {}
     for entry in entries:

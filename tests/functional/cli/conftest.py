@@ -20,6 +20,8 @@ from blockkeeper.aws import clients, environments, table
 from blockkeeper.domain.instants import format_instant
 from blockkeeper_cli import clock, output
 from blockkeeper_cli.main import app
+from local.account import Account
+from local.account import attach as attach_account
 from local.botocore_market import attach
 from local.clock import MarketClock
 from local.market import Market
@@ -114,6 +116,10 @@ class World:
     def __init__(self, monkeypatch):
         self.monkeypatch = monkeypatch
         self.market = Market(MarketClock(NOW, 0), ACCOUNT)
+        self.account = Account(
+            may=lambda role: ["ec2:PurchaseCapacityBlockExtension"] if "BuyExtensionRole" in role else None,
+            verified=lambda: {"example.com"},
+        )
         self.requests: list[tuple[str, str, str | None]] = []
         self.api_answers: tuple[int, str] | None = None
         self.machine = ""
@@ -218,10 +224,13 @@ def _deploy(url: str, machine: str, **parameters: str) -> None:
         "ApproverEmails": "",
         "PaymentMarginMinutes": "120",
         "MemberRoleName": "BlockkeeperMember",
+        "SenderEmail": "blockkeeper@example.com",
+        "Targets": "",
         **parameters,
     }
     outputs = {"TableName": "blockkeeper", "ExtendBlockArn": machine, "ApiKeySecretName": "blockkeeper-key"}
     paths = {"Url": ("apiUrl", url), "Secret": ("apiSecretName", "blockkeeper-key")}
+    role = {"RoleName": "blockkeeper-BuyExtensionRole-ABC", "AssumeRolePolicyDocument": {"Statement": []}}
     template = {
         "Parameters": {name: {"Type": "String"} for name in wanted},
         "Resources": {
@@ -230,7 +239,8 @@ def _deploy(url: str, machine: str, **parameters: str) -> None:
                 "Properties": {"Name": f"/blockkeeper/blockkeeper/{path}", "Type": "String", "Value": value},
             }
             for name, (path, value) in paths.items()
-        },
+        }
+        | {"BuyExtensionRole": {"Type": "AWS::IAM::Role", "Properties": role}},
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
     client = boto3.client("cloudformation")
@@ -276,6 +286,7 @@ def cli(monkeypatch, deployed):
         set_up(**options)
         boto3.DEFAULT_SESSION._session.get_component("data_loader")._cache = MODELS
         attach(boto3.DEFAULT_SESSION, world.market)
+        attach_account(boto3.DEFAULT_SESSION._session.get_component("event_emitter"), world.account)
         forget_clients()
 
     monkeypatch.setattr(boto3, "setup_default_session", with_market)
