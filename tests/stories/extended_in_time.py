@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 INSTANCES = 4
 STARTS, ENDS = "11:30", "11:30"
+HANDLERS_TAG = "aws-node-termination-handler/managed"
 RECLAIMED = "taken out of service in response to an EC2 health check"
 
 
@@ -47,6 +48,9 @@ class Engine(Protocol):
 
     def see(self, what: Any) -> Any:
         """Wait, without time passing, until `what()` is true, and answer it; fail if that never comes."""
+
+    def settle(self, what: Any) -> None:
+        """Let minutes pass, half an hour at most, until `what()` is true: a workflow that waits reads again each minute."""
 
     def client(self, service: str) -> Any: ...
     def block(self, fields: dict[str, Any]) -> None: ...
@@ -91,6 +95,14 @@ class Teller:
         ]
         reservations = self.ec2.describe_instances(Filters=filters)["Reservations"]
         return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
+
+    def handled(self, group: Group) -> bool:
+        """Whether each of the group's instances has the tag without which Node Termination Handler leaves it alone."""
+        filters = [{"Name": "tag-key", "Values": [HANDLERS_TAG]}]
+        reservations = self.ec2.describe_instances(Filters=filters)["Reservations"]
+        return self.running(group) <= {
+            instance["InstanceId"] for each in reservations for instance in each["Instances"]
+        }
 
     def armed(self, group: Group) -> dict[str, tuple[datetime, tuple[int, int, int]]]:
         """Our scheduled actions by their purpose, with time and sizes."""
@@ -170,6 +182,7 @@ class Teller:
             assert self.sizes(group) == (0, 4, 4)
         started = {group: self.running(group) for group in GROUPS}
         assert [len(instances) for instances in started.values()] == [4, 4]
+        assert [self.handled(group) for group in GROUPS] == [group.handler for group in GROUPS]
         self.go(0, "11:36")  # past the start's own action: it changes nothing
         assert {group: self.running(group) for group in GROUPS} == started
         return started
@@ -184,7 +197,7 @@ class Teller:
             assert self.armed(group) == {"end": (self.at(2, group.drains), (0, 0, 0))}, "bought is not extended (B03)"
         self.go(1, "12:00")  # paid after 6 minutes, and EC2 has moved the end 3 minutes later
         for group in GROUPS:
-            see(lambda g=group: self.ended(g) == ["SUCCEEDED"])
+            self.engine.settle(lambda g=group: self.ended(g) == ["SUCCEEDED"])
             assert self.payments(group) == ["payment-succeeded"]
             assert self.end(group) == self.at(3, ENDS)
             assert self.armed(group) == {"end": (self.at(3, group.drains), (0, 0, 0))}
@@ -202,7 +215,7 @@ class Teller:
             see(lambda g=group: self.payments(g) == ["payment-succeeded", "payment-pending"])
         self.go(2, "12:00")
         for group in GROUPS:
-            see(lambda g=group: self.ended(g) == ["SUCCEEDED", "PaymentFailed"])
+            self.engine.settle(lambda g=group: self.ended(g) == ["SUCCEEDED", "PaymentFailed"])
             assert self.payments(group) == ["payment-succeeded", "payment-failed"]
             assert self.end(group) == self.at(3, ENDS)
             assert self.armed(group) == {"end": (self.at(3, group.drains), (0, 0, 0))}

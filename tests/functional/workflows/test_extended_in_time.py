@@ -1,7 +1,7 @@
 """The story "Extended in time" in one process; tests/e2e/test_extended_in_time.py tells the same on the deployed stack."""
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import boto3
@@ -10,7 +10,7 @@ import yaml
 
 from local.engine.template import _Loader
 from local.engine.world import World
-from tests.stories.extended_in_time import GROUPS, NODES, PLAIN, tell
+from tests.stories.extended_in_time import GROUPS, HANDLERS_TAG, NODES, PLAIN, tell
 
 from .conftest import WARM, Story
 
@@ -31,6 +31,12 @@ class InProcess:
         answer = what()
         assert answer
         return answer
+
+    def settle(self, what):
+        give_up = self.world.now() + timedelta(minutes=30)
+        while not what():
+            assert self.world.now() < give_up
+            self.world.run_for(timedelta(minutes=1))
 
     def client(self, service):
         return boto3.client(service, region_name="us-east-1")
@@ -88,6 +94,7 @@ def engine():
                 "min": 0,
                 "max": 0,
                 "desired": 0,
+                "tags": {HANDLERS_TAG: "true"} if group.handler else {},
                 "lifecycle_hooks": [{"name": "drain", "heartbeat_seconds": hook_seconds(EXAMPLE_OF[group])}],
             }
             for group in GROUPS
