@@ -26,3 +26,18 @@ def test_the_question_shows_what_the_blocks_latest_extension_cost_and_who_asked(
     # 3,986.69 USD for 4 instances and 24 hours.
     assert question(live)["past_fee_per_instance_hour"] == "41.5280"
     assert question(live)["requested_by"] == "maria@example.com"
+
+
+def test_case_b47_a_redriven_purchase_counts_the_time_of_its_redrive_not_of_its_first_entry(live):
+    """It was stopped in the buying state, and somebody redrives it after the last moment to decide."""
+    live.world.engine.redrive_keeps_entered_time = True
+    live.world.engine.crash("BuyExtension", when="before", takes=MINUTE)
+    execution = live.block().enrol().extend()
+    live.world.run_for(MINUTE / 2)
+    assert execution.path[-1] == "Buy once"
+    live.world.engine.stop(execution)
+    live.world.run_until(END - 2 * HOUR)
+    live.world.engine.redrive(execution)
+    live.world.run_until_idle()
+    assert (live.orders(), live.purchase()) == ([], None)
+    assert execution.path[-1] in {"Purchase not allowed", "Too late to extend"}

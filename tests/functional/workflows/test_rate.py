@@ -1,0 +1,112 @@
+"""EC2 allows a search and a purchase every seven seconds: executions take turns, and whoever is throttled all the same waits."""
+
+from datetime import timedelta
+
+import pytest
+
+from local.engine.world import ACCOUNT
+
+from .conftest import START, Story, a_story
+
+SEARCH, PURCHASE = "DescribeCapacityBlockExtensionOfferings", "PurchaseCapacityBlockExtension"
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
+
+
+def searches(story):
+    return [call for call in story.world.market.calls if call.operation == SEARCH]
+
+
+def queue(story, operation, ahead):
+    """Others have so many seconds of turns before ours."""
+    full_at = START + timedelta(seconds=66.67 + ahead)
+    item = {"id": f"{ACCOUNT}#us-east-1#{operation}", "full_at_ms": int(full_at.timestamp() * 1000)}
+    story.put("rate", item)
+
+
+def test_case_b43_fourteen_blocks_at_once_are_searched_and_bought_without_one_throttle():
+    with a_story(MonthlyLimit="500000") as world:
+        story = Story(world)
+        for i in range(14):
+            story.block(f"cr-{i:02}").enrol(f"e{i:02}", capacity_block_id=f"cr-{i:02}")
+            given = {"environment": f"e{i:02}", "reservation_id": f"cr-{i:02}", "account": ACCOUNT}
+            given |= {"region": "us-east-1", "end_date": "2026-05-04T11:30:00Z"}
+            world.start("ExtendBlock", given, f"cr-{i:02}-20260504T1130Z")
+        world.run_until_idle()
+        paths = [execution.path for execution in world.executions("ExtendBlock")]
+        assert [path[-1] for path in paths] == ["Extension confirmed"] * 14
+        assert [call.error for call in world.market.calls if call.error] == []
+        assert sum("Wait for a turn to search" in path for path in paths) == 4
+
+
+@pytest.mark.parametrize(
+    ("operation", "state"), [(SEARCH, "Wait for a turn to search"), (PURCHASE, "Wait for a turn to buy")]
+)
+def test_a_turn_is_waited_for_once_and_then_ones_own(live, operation, state):
+    queue(live.block().enrol(), operation, 100)
+    execution = live.extend()
+    live.world.run_for(99 * SECOND)
+    assert execution.path[-1] == state
+    assert [call for call in live.world.market.calls if call.operation == operation] == []
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert execution.path.count(state) == 1
+
+
+def test_a_queue_too_long_to_stand_in_is_asked_again(live):
+    queue(live.block().enrol(), SEARCH, 1000)
+    execution = live.extend()
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert execution.path.count("Wait for a turn to search") == 2
+
+
+def test_an_offer_is_looked_up_again_in_turn(live):
+    execution = live.block().enrol(require_approval=True).extend()
+    live.world.run_for(10 * SECOND)
+    queue(live, SEARCH, 100)
+    live.answer("approve")
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert "Wait for a turn to look up" in execution.path
+
+
+def test_shorter_lengths_are_searched_only_when_the_wanted_one_is_missing_and_each_once(live):
+    live.block(offering={"hours": [24, 48]}).enrol(extend_by_days=3, fallback_days=[2, 1])
+    queue(live, SEARCH, -7)  # one token
+    execution = live.extend()
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert [call.params["CapacityBlockExtensionDurationHours"] for call in searches(live)] == [72, 48]
+    assert [each.offering.hours for each in live.bought()] == [48]
+
+
+@pytest.mark.parametrize("kind", ["describe_limit", "throttle"])
+def test_case_b43_a_throttle_is_waited_out_longer_each_time(live, kind):
+    # botocore tries RequestLimitExceeded five times by itself, and CapacityBlockDescribeLimitExceeded once.
+    times = {"describe_limit": 2, "throttle": 10}[kind]
+    live.world.market.faults.add(kind=kind, operation=SEARCH, times=times)
+    execution = live.block().enrol().extend()
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert execution.path.count("Wait for a turn to search") == 2
+    assert len(searches(live)) == times + 1
+
+
+def test_case_b43_a_throttle_that_stays_is_told_once_and_looked_at_again_later(live):
+    fault = live.world.market.faults.add(kind="describe_limit", operation=SEARCH, times=None)
+    execution = live.block().enrol().extend()
+    live.world.run_for(HOUR)
+    assert "CapacityBlockDescribeLimitExceeded" in live.record()["error"]
+    assert live.told() == [("Extension Failed", "failed")]
+    assert len(searches(live)) < 30
+    fault.times = 1
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+
+
+def test_one_that_is_throttled_lets_the_others_wait_too(live):
+    live.world.market.faults.add(kind="describe_limit", operation=SEARCH)
+    live.block().enrol().extend()
+    live.world.run_for(SECOND)
+    full_at = live.item("rate", f"{ACCOUNT}#us-east-1#{SEARCH}")["full_at_ms"]
+    assert full_at >= (live.world.now() + timedelta(seconds=65)).timestamp() * 1000
