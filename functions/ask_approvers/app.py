@@ -1,17 +1,19 @@
-"""ask-approvers: store the question, mail each approver their own link, and announce it; approve-purchase waits for the answer."""
+"""ask-approvers: store the question, mail each approver their own link, ask in Slack, and announce it; approve-purchase waits."""
 
 from typing import Any
 
 from blockkeeper import settings
-from blockkeeper.aws import bus
+from blockkeeper.aws import bus, slack
 from blockkeeper.aws.approvals import Asked, event_detail, mark_announced, mark_told, open_or_join
 from blockkeeper.aws.decision_links import links
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.mail import MailBusyError, MailRefusedError, send
-from blockkeeper.domain.approval import ApprovalStatus, NobodyToAskError, open_request
+from blockkeeper.aws.slack_messages import show
+from blockkeeper.domain.approval import ApprovalRequest, ApprovalStatus, NobodyToAskError, open_request
 from blockkeeper.domain.approval_mail import question
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.signed_link import approver_id
+from blockkeeper.domain.slack_person import is_slack_approver
 from blockkeeper.schema_check import schema_problems
 from blockkeeper.telemetry import count, handler, log
 
@@ -21,12 +23,12 @@ class InvalidRequestError(ValueError):
 
 
 class NobodyToldError(Exception):
-    """SES refused the mail to every approver; somebody must mend that before anybody can be asked."""
+    """SES and Slack refused to tell any approver; somebody must mend that before anybody can be asked."""
 
 
 @handler
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Answer ``{told}``, how many approvers have their mail. Calling again, after any crash, mails nobody twice.
+    """Answer ``{told}``, how many approvers were told. Calling again, after any crash, tells nobody twice.
 
     Args:
         event: ``{"task_token": str, "request": <input of approve-purchase>, "now": ISO}``.
@@ -34,7 +36,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     Raises:
         InvalidRequestError, NobodyToAskError, TooLateToAskError, NobodyToldError, DifferentRequestError: nobody was asked, and
             asking again does not help.
-        MailBusyError, ClientError: nobody was asked yet; asking again may help.
+        MailBusyError, SlackBusyError, ClientError: nobody was asked yet; asking again may help.
     """
     facts, now = event["request"], parse_instant(event["now"])
     problems = schema_problems("approve-purchase", facts)
@@ -47,7 +49,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     asked = open_or_join(request, event["task_token"], dry_run=not settings.live())
     if asked.request.status is not ApprovalStatus.OPEN:
         return {"told": len(asked.told)}
-    told = _mail(asked)
+    told = _tell(asked)
     if not asked.announced:
         detail = event_detail(asked.request, now)
         bus.publish(
@@ -57,31 +59,75 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     return {"told": told}
 
 
-def _mail(asked: Asked) -> int:
-    """Mail those who have no mail yet; answers how many have one then."""
-    request, told, failures = asked.request, list(asked.told), list[MailRefusedError | MailBusyError]()
-    mailed = links(request)
-    if not mailed:
-        raise NobodyToAskError(f"{request.environment}: approvers has no e-mail address, the only way to ask (add one)")
-    for approver, link in mailed.items():
+def _tell(asked: Asked) -> int:
+    """Tell those who were not told yet; answers how many were told then."""
+    request, told = asked.request, list(asked.told)
+    _check_reach(request)
+    failures = _mail(request, told)
+    if not asked.announced:
+        # From then on tell-slack keeps the message, and posts it if it could not be posted here.
+        failures += _post(request, told)
+    if not told:
+        busy = next((error for error in failures if isinstance(error, MailBusyError | slack.SlackBusyError)), None)
+        reasons = ", ".join(sorted({str(error) for error in failures}))
+        raise busy or NobodyToldError(
+            f"nobody could be told: {reasons} (check SenderEmail and the sandbox in SES; for Slack see docs/slack.md)"
+        )
+    return len(told)
+
+
+def _check_reach(request: ApprovalRequest) -> None:
+    """Missing configuration means no (design rule 6): without Slack its people are nobody, and a quorum needs somebody.
+
+    Raises:
+        NobodyToAskError: fewer people can be reached than must say yes.
+    """
+    in_slack = sum(map(is_slack_approver, request.approvers))
+    reached = len(request.approvers) - (0 if slack.is_configured() else in_slack)
+    if reached < request.quorum:
+        raise NobodyToAskError(
+            f"{request.environment}: {in_slack} of {len(request.approvers)} approvers are in Slack, which this stack does not "
+            f"have, and {request.quorum} must say yes (set SlackSecretName and SlackChannel, or name e-mail addresses in approvers)"
+        )
+
+
+def _mail(request: ApprovalRequest, told: list[str]) -> list[Exception]:
+    """Mail those who are not in `told`, and put them there; answers what went wrong."""
+    failures = list[Exception]()
+    if all(map(is_slack_approver, request.approvers)):
+        return failures
+    for approver, link in links(request).items():
         if approver in told:
             continue
         try:
             send(approver, question(request, link, dry_run=not settings.live()))
         except (MailRefusedError, MailBusyError) as error:
             failures.append(error)
-            log.error(
-                "an approver was not told",
-                extra={"approval_id": request.approval_id, "approver": approver_id(approver), "error": str(error)},
-            )
-            count("ApproverNotTold")
+            _log_untold(request, approver, error)
             continue
         told.append(approver)
         mark_told(request.approval_id, tuple(told))
-    if not told:
-        busy = next((error for error in failures if isinstance(error, MailBusyError)), None)
-        reasons = ", ".join(sorted({str(error) for error in failures}))
-        raise busy or NobodyToldError(
-            f"SES took none of {len(mailed)} mails: {reasons} (check SenderEmail and the sandbox in SES)"
-        )
-    return len(told)
+    return failures
+
+
+def _post(request: ApprovalRequest, told: list[str]) -> list[Exception]:
+    """Ask in Slack, and put its approvers into `told`; answers what went wrong."""
+    asked = [approver for approver in request.approvers if is_slack_approver(approver)]
+    try:
+        show(request.approval_id)
+    except (slack.SlackRefusedError, slack.SlackBusyError) as error:
+        for approver in asked:
+            _log_untold(request, approver, error)
+        return [error]
+    if asked and slack.is_configured() and not set(told).issuperset(asked):
+        told += [approver for approver in asked if approver not in told]
+        mark_told(request.approval_id, tuple(told))
+    return []
+
+
+def _log_untold(request: ApprovalRequest, approver: str, error: Exception) -> None:
+    log.error(
+        "an approver was not told",
+        extra={"approval_id": request.approval_id, "approver": approver_id(approver), "error": str(error)},
+    )
+    count("ApproverNotTold")

@@ -45,6 +45,7 @@ ATTENTION = frozenset(
         "InstancesLeftAtEnd",
         "NobodyTold",
         "NotInTargets",
+        "SlackFailed",
         "UnknownEvent",
         "Unreadable",
     }

@@ -30,6 +30,9 @@ from local.account import attach as attach_account
 from local.botocore_market import attach as attach_market
 from local.clock import MarketClock
 from local.market import Market
+from local.slack import Workspace
+from local.slack import secret as slack_secret
+from local.slack.http import Server
 
 from . import moto_resources, rest_api, stepfunctions
 from .engine import Engine
@@ -65,6 +68,8 @@ class World:
     """
 
     current: "ClassVar[World | None]" = None
+    # One for all worlds: warm functions keep its address, as they keep Slack's.
+    _slack_server: ClassVar[Server | None] = None
     _hooked: ClassVar[bool] = False
 
     def __init__(
@@ -104,6 +109,8 @@ class World:
         """What the functions printed and logged."""
         self.failures: list[tuple[str, StateError]] = []
         """Functions started by events that failed three times, and how."""
+        self.slack = Workspace(self.now, self._click)
+        """The Slack workspace; it is reached with the parameters SlackSecretName and SlackChannel."""
         self._rules = [trigger for trigger in self.template.triggers if trigger.pattern is not None]
         self._schedules = [_Schedule(trigger, start) for trigger in self.template.triggers if trigger.schedule]
         self._schedules = self._schedules if schedules else []
@@ -130,10 +137,17 @@ class World:
         self.engine.next_event_at += [self._next_schedule, self.market.next_due]
         self.engine.on_status.append(self._publish_status)
         moto_resources.create(self.template)
+        if name := self.template.parameters.get("SlackSecretName"):
+            World._slack_server = World._slack_server or Server()
+            World._slack_server.current = self.slack
+            api_url = World._slack_server.api_url
+            boto3.client("secretsmanager").create_secret(Name=name, SecretString=slack_secret(api_url))
         return self
 
     def __exit__(self, *_: object) -> None:
         World.current = None
+        if World._slack_server is not None:
+            World._slack_server.current = None
         self._moto.stop()
         os.environ.clear()
         os.environ.update(self._environment)
@@ -230,6 +244,10 @@ class World:
                 actions = [each["Action"] for each in statements if each["Effect"] == "Allow"]
                 return {name for each in actions for name in ([each] if isinstance(each, str) else each)}
         return None
+
+    def _click(self, headers: Mapping[str, str], body: str) -> tuple[int, str]:
+        answer = self.request("POST", "/slack/interactions", body=body, headers=headers)
+        return answer.status, answer.body
 
     def _note_call(self, params: Json, model: OperationModel, context: Json, **_: object) -> None:
         if self.engine.caller is not None:

@@ -22,6 +22,16 @@ WANTED = {
     "DetectExpiryCapacityBlockEvents": EC2_EVENTS,
     "DetectExpiryPurchases": {"ec2-event.purchase-extension"},
     "TellPeopleOutcomes": {"Extension Confirmed", "Extension Failed", "Block Expiring", "Findings Changed"},
+    "TellSlackChanges": {
+        "Approval Requested",
+        "Approval Voted",
+        "Approval Decided",
+        "Extension Offered",
+        "Extension Purchased",
+        "Extension Confirmed",
+        "Extension Failed",
+        "Block Expiring",
+    },
 }
 # A warning is of no use to anyone later than 40 minutes after EC2 sent it: that is the block's end.
 WARNING_LIVES_SECONDS = 40 * 60
@@ -35,6 +45,8 @@ def samples() -> dict[str, dict[str, Any]]:
         "Groups Scaled",
         "Approval Requested",
         "Findings Changed",
+        "Approval Voted",
+        "Approval Decided",
     }
     return from_ec2 | {name: {"source": "blockkeeper", "detail-type": name, "detail": {}} for name in ours}
 
@@ -110,14 +122,19 @@ def test_case_b42_a_rules_role_may_start_exactly_its_machine(rules, resources):
 
 
 def test_case_b42_a_rule_may_call_exactly_its_function(rules, resources):
-    (target,) = rules["TellPeopleOutcomes"]["Targets"]
-    (permission,) = [
-        each["Properties"]
+    permissions = [
+        (each["Properties"]["FunctionName"], each["Properties"]["SourceArn"])
         for each in resources.values()
         if each["Type"] == "AWS::Lambda::Permission" and each["Properties"]["Principal"] == "events.amazonaws.com"
     ]
-    assert permission["FunctionName"] == {"Ref": target["Arn"]["Fn::GetAtt"][0]}
-    assert permission["SourceArn"] == {"Fn::GetAtt": ["TellPeopleOutcomes", "Arn"]}
+    wanted = [
+        ({"Ref": target["Arn"]["Fn::GetAtt"][0]}, {"Fn::GetAtt": [name, "Arn"]})
+        for name, rule in rules.items()
+        for target in rule["Targets"]
+        if "RoleArn" not in target
+    ]
+    assert len(wanted) == 2
+    assert sorted(permissions, key=str) == sorted(wanted, key=str)
 
 
 def test_case_b42_somebody_is_told_of_lost_events(resources):

@@ -160,9 +160,11 @@ def decide(approval_id: str, decision: Decision, who: str, reason: str | None, n
         if token is None:
             continue
         if not final:
+            _announce("Approval Voted", after, {"missing_votes": after.missing_votes}, now)
             return Decided(Answer.COUNTED, after)
         after = _deliver(after, token)
-        _announce(after, now)
+        log.info("approval decided", extra={"approval_id": approval_id, "decision": after.status.value})
+        _announce("Approval Decided", after, outcome(after), now)
         return Decided(Answer.RECORDED, after)
     raise TooManyAnswersError(f"{approval_id} is being answered by others; open it again to see what they said")
 
@@ -306,14 +308,13 @@ def _settle(request: ApprovalRequest, delivery: Delivery) -> ApprovalRequest:
     return replace(request, delivery=delivery)
 
 
-def _announce(request: ApprovalRequest, now: datetime) -> None:
-    """Publish `Approval Decided`; the decision stands even if the bus is not to be reached."""
-    log.info("approval decided", extra={"approval_id": request.approval_id, "decision": request.status.value})
+def _announce(detail_type: str, request: ApprovalRequest, more: Mapping[str, Any], now: datetime) -> None:
+    """Publish what was answered; it stands even if the bus is not to be reached."""
     try:
-        bus.publish("Approval Decided", {**event_detail(request, now), **outcome(request)})
+        bus.publish(detail_type, {**event_detail(request, now), **more})
     except (bus.EventNotTakenError, ClientError, BotoCoreError) as error:
         log.error(
-            "Approval Decided was not published",
+            f"{detail_type} was not published",
             extra={"approval_id": request.approval_id, "error": type(error).__name__},
         )
         count("EventNotPublished")

@@ -15,6 +15,7 @@ from typing import Any
 from blockkeeper.domain.accelerators import accelerators
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.money import format_usd, parse_usd
+from blockkeeper.domain.slack_person import SLACK_CALLER, is_listed
 
 # The API key is one credential, whatever name its holder states: it has one voice.
 API_CALLER = "api:"
@@ -91,9 +92,11 @@ class ApprovalRequest:
         decide_by: an answer at this moment is too late.
         approvers: who may answer, as the record named them when the question was asked.
         quorum: how many of them must say yes; one no ends it.
-        votes: what each voter said, by voter: an approver in lower case, or `api:` for the API key's holder.
-        decided_by: an approver, or `api:<name>`.
+        votes: what each voter said, by voter: an address in lower case, `slack:<team>:<user>` in lower case, or `api:` for the API
+            key's holder.
+        decided_by: an address, `slack:<team>:<user>`, or `api:<name>`.
         reason: what the decider gave as reason, or why the request was closed.
+        slack_team: the workspace that was asked in Slack, whose people an approver without a workspace means; None when none was.
     """
 
     approval_id: str
@@ -124,6 +127,7 @@ class ApprovalRequest:
     decided_at: datetime | None = None
     reason: str | None = None
     delivery: Delivery | None = None
+    slack_team: str | None = None
 
     @property
     def binds(self) -> tuple[What, str, datetime, datetime | None, datetime, Decimal]:
@@ -243,6 +247,7 @@ def request_from(item: Mapping[str, Any]) -> ApprovalRequest:
         decided_at=_instant(item.get("decided_at")),
         reason=item.get("reason"),
         delivery=None if item.get("delivery") is None else Delivery(item["delivery"]),
+        slack_team=item.get("slack_team"),
     )
 
 
@@ -279,6 +284,7 @@ def request_item(request: ApprovalRequest) -> dict[str, Any]:
         "decided_at": None if request.decided_at is None else format_instant(request.decided_at),
         "reason": request.reason,
         "delivery": None if request.delivery is None else request.delivery.value,
+        "slack_team": request.slack_team,
     }
 
 
@@ -290,7 +296,7 @@ def vote(
     A yes that the quorum does not end yet leaves the request open; one no ends it. Saying the same twice counts once.
 
     Args:
-        who: an approver, or `api:<name>` for a caller whom the API key has authorised already.
+        who: an address, `slack:<team>:<user>`, or `api:<name>` for a caller whom the API key has authorised already.
         reason: for the record; None when none was given.
         now: when the answer came.
     """
@@ -314,6 +320,8 @@ def voter_of(request: ApprovalRequest, who: str) -> str | None:
     """Whose voice `who` has; None when nobody's. Addresses are compared whole, without regard to case (case B21)."""
     if who.startswith(API_CALLER):
         return API_CALLER
+    if who.startswith(SLACK_CALLER):
+        return who.lower() if is_listed(who, request.approvers, request.slack_team) else None
     return who.lower() if who.lower() in {approver.lower() for approver in request.approvers} else None
 
 

@@ -1,6 +1,7 @@
-"""The mails that tell approvers what became of a block, made from Blockkeeper's own events."""
+"""What people are told became of a block, made from Blockkeeper's own events; mail and Slack say the same."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from blockkeeper.domain.approval import moment
@@ -15,7 +16,23 @@ class UnknownEventError(ValueError):
     """An event that is none of those that people are told of."""
 
 
+@dataclass(frozen=True, slots=True)
+class OutcomeWords:
+    """What people are told: a line, a sentence or two, (label, value) in reading order, and paragraphs below."""
+
+    title: str
+    opening: str
+    facts: tuple[tuple[str, str], ...]
+    closing: tuple[str, ...] = ()
+
+
 def outcome_mail(detail_type: str, detail: Mapping[str, Any]) -> Mail:
+    """Tell what happened by mail; arguments and errors as of `outcome_words`."""
+    words = outcome_words(detail_type, detail)
+    return compose(words.title, words.opening, words.facts, closing=words.closing)
+
+
+def outcome_words(detail_type: str, detail: Mapping[str, Any]) -> OutcomeWords:
     """Tell what happened.
 
     Args:
@@ -33,33 +50,31 @@ def outcome_mail(detail_type: str, detail: Mapping[str, Any]) -> Mail:
     if detail_type == "Extension Confirmed":
         after = moment(parse_instant(detail["end"])) if detail.get("end") else "see EC2"
         fee = format_usd(parse_usd(detail["offering"]["upfront_fee"])) if detail.get("offering") else None
-        return compose(
+        return OutcomeWords(
             f"{name} now runs until {after}",
             f"EC2 has moved the end of the Capacity Block of {detail['environment']}.",
-            [
+            (
                 place,
                 ("Ended before", before),
                 ("Ends now", after),
                 *([("Upfront fee", fee)] if fee else []),
                 ("How", reason),
-            ],
+            ),
         )
     if detail_type == "Extension Failed":
-        return compose(
+        return OutcomeWords(
             f"{name} is not extended and ends on {before}",
             f"The Capacity Block of {detail['environment']} is not extended: {reason}.",
-            [place, ("Ends", before), ("Reason", reason)],
-            closing=[
-                "As it stands the groups of the block drain before its end. Work that must go on needs another place."
-            ],
+            (place, ("Ends", before), ("Reason", reason)),
+            ("As it stands the groups of the block drain before its end. Work that must go on needs another place.",),
         )
     if detail_type == "Block Expiring":
-        return compose(
+        return OutcomeWords(
             f"{name} ends on {before}; it is too late to extend",
             f"It is too late to extend the Capacity Block of {detail['environment']}. Its groups are draining now or will soon.",
-            [place, ("Ends", before), ("Reason", reason)],
-            closing=[
-                "Save what is running. EC2 terminates the instances 30 minutes before the end, UltraServers 60 minutes before."
-            ],
+            (place, ("Ends", before), ("Reason", reason)),
+            (
+                "Save what is running. EC2 terminates the instances 30 minutes before the end, UltraServers 60 minutes before.",
+            ),
         )
     raise UnknownEventError(f"{detail_type!r} is not an event that people are told of")

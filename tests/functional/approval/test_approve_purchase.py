@@ -187,7 +187,7 @@ def test_a_crash_after_asking_mails_nobody_twice_case_b12(story):
         ({"approvers": []}, "approvers is empty"),
         ({"approvers": None}, "approvers is empty"),
         ({"quorum": 3}, "quorum is 3"),
-        ({"approvers": ["U024BE7LH"]}, "no e-mail address"),
+        ({"approvers": ["U024BE7LH"]}, "set SlackSecretName and SlackChannel"),
     ],
 )
 def test_nobody_to_ask_fails_and_buys_nothing_case_b16(story, record, words):

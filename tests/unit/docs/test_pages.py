@@ -99,7 +99,7 @@ def test_architecture_names_each_end_of_extend_block():
 def test_architecture_has_each_event_and_ledger_state():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "functions").rglob("*.py"))
-    published = set(re.findall(r'publish\(\s*"([A-Z][\w ]+)"', sources)) | {
+    published = set(re.findall(r'(?:publish|_announce)\(\s*"([A-Z][\w ]+)"', sources)) | {
         e.detail_type for e in CONSEQUENCES.values()
     }
     events = page.partition("## Our events")[2].partition("\n## ")[0]
