@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blockkeeper.domain.extension import SUCCEEDED
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
+from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, format_usd, parse_usd
+from blockkeeper.domain.names import end_of
 from blockkeeper_cli import options, output
 from blockkeeper_cli.connection import Connection
 from blockkeeper_cli.errors import NO_BLOCK, UsageError, error_code
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One extension. `ledger` is None when somebody else ordered it, `ec2` when EC2 was not asked or does not show it."""
+    """One order. `ledger` is None when somebody else ordered it, `ec2` when EC2 does not show it and never said a last word.
+
+    `upfront_fee` is what was offered and approved, `paid_fee` what EC2 itself says it charged, both with `currency`; `what` is
+    ``extension`` or ``block``. `resolved` holds each word of a person about an unknown outcome: claim, who, when, reason.
+    """
 
     reservation_id: str
     environment: str | None
@@ -36,6 +42,16 @@ class Row:
     team: str | None = None
     updated_at: str | None = None
     reason: str | None = None
+    what: str = "extension"
+    account: str | None = None
+    duration_hours: int | None = None
+    paid_fee: str | None = None
+    currency: str | None = None
+    approved_by: str | None = None
+    intended_at: str | None = None
+    sent_at: str | None = None
+    bought_at: str | None = None
+    resolved: str | None = None
 
 
 def history(
@@ -107,12 +123,26 @@ def _rows(
                 new_end=entry["new_end"],
                 upfront_fee=entry["upfront_fee"],
                 ledger=entry["state"],
-                ec2=None if found is None else found.status,
+                ec2=entry.get("ec2_status") if found is None else found.status,
                 offering_id=entry["offering_id"],
                 approval_id=entry.get("approval_id"),
                 team=entry.get("team"),
                 updated_at=entry.get("updated_at"),
                 reason=entry.get("reason"),
+                what="extension" if end_of(entry["id"]) else "block",
+                account=entry.get("account"),
+                duration_hours=entry.get("duration_hours"),
+                paid_fee=entry.get("ec2_fee") if found is None else _charged(found),
+                currency=entry.get("ec2_currency", CURRENCY),
+                approved_by=", ".join(entry.get("approved_by", [])) or None,
+                intended_at=entry.get("intended_at"),
+                sent_at=entry.get("sent_at"),
+                bought_at=entry.get("bought_at"),
+                resolved="; ".join(
+                    f"{word['claim']}, said {word['who']} at {word['at']}: {word['reason']}"
+                    for word in entry.get("resolutions", [])
+                )
+                or None,
             )
         )
     rows += [
@@ -126,16 +156,29 @@ def _rows(
             ledger=None,
             ec2=extension.status,
             offering_id=extension.offering_id,
+            duration_hours=extension.hours,
+            paid_fee=_charged(extension),
+            currency=extension.currency,
         )
         for extension in theirs.values()
     ]
     return sorted(rows, key=lambda row: (row.current_end, row.reservation_id, row.offering_id))
 
 
+def _charged(extension: Extension) -> str | None:
+    """What EC2 took for it; None while it is not paid, and when the fee cannot be read."""
+    return str(extension.fee) if extension.status == SUCCEEDED and extension.fee is not None else None
+
+
 def _write_csv(rows: list[Row]) -> None:
     writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    writer.writerows({name: _harmless(value) for name, value in asdict(row).items()} for row in rows)
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets an apostrophe: people and other systems wrote names and reasons."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else value
 
 
 def _print(rows: list[Row]) -> None:
@@ -146,7 +189,10 @@ def _print(rows: list[Row]) -> None:
     for row in rows:
         name = row.reservation_id if row.environment is None else f"{row.environment}\n{row.reservation_id}"
         ends = f"{output.moment(row.current_end)}\n{output.moment(row.new_end)}"
-        shown.add_row(name, ends, _fee(row.upfront_fee), row.ledger or "not ours", _words(row.ec2))
+        ours = row.ledger or "not ours"
+        by = f"\nby {row.approved_by}" if row.approved_by else ""
+        paid = "" if row.paid_fee in (None, row.upfront_fee) else f"\npaid {_fee(row.paid_fee)}"
+        shown.add_row(name, ends, f"{_fee(row.upfront_fee)}{paid}", f"{ours}{by}", _words(row.ec2))
     output.show(shown)
 
 

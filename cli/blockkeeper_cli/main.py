@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from blockkeeper_cli import answer, doctor, extend, history, offers, records, status
+from blockkeeper_cli import answer, doctor, extend, history, offers, records, resolve, status
 from blockkeeper_cli.errors import CommandError, explain
 
 _EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 AWS or the API not reached."
@@ -55,6 +55,7 @@ for command in (
     answer.reject,
     history.history,
     doctor.doctor,
+    resolve.resolve,
     records.enrol,
     records.show,
     records.remove,

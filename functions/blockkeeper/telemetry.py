@@ -40,6 +40,7 @@ ATTENTION = frozenset(
         "ApproverNotTold",
         "DecisionNotDelivered",
         "EventNotPublished",
+        "Extension_end_not_moved",
         "FindingsNew",
         "GroupsNotArranged",
         "InstancesLeftAtEnd",

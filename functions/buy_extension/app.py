@@ -16,9 +16,9 @@ from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import end_of, ledger_id
 from blockkeeper.domain.offering import Offering
 from blockkeeper.domain.outcome import Outcome
-from blockkeeper.domain.purchase_policy import refusal
+from blockkeeper.domain.purchase_policy import approvers_of, refusal
 from blockkeeper.domain.reservation import Reservation
-from blockkeeper.telemetry import count, handler
+from blockkeeper.telemetry import handler
 
 OPERATION = "PurchaseCapacityBlockExtension"
 _SETTLED, _WAIT = "settled", "wait"
@@ -51,11 +51,13 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     if found.step is Step.ADOPT:
         ledger.mark_bought(key, now, found.reason)
         return _answer(Outcome.PURCHASED, found.reason)
+    if found.step is Step.PAYMENT_FAILED and found.extension is not None:
+        ledger.mark_bought(key, now, found.reason)
+        ledger.record_payment(key, found.extension, now)
     if found.step is Step.SUPERSEDED:
         _settle(key, purchase, history, reservation, now)
     if found.step is Step.UNKNOWN:
         ledger.mark_unknown(key, now, found.reason)
-        count("PurchaseUnknown")
     if found.step is not Step.ORDER:
         return _answer(Outcome(found.step), found.reason)
     return _order(event, reservation, purchase, end)
@@ -91,6 +93,7 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
     if environment is None or event["offering"] is None:
         return _answer(Outcome.NOT_ALLOWED, "there is no record or no offering to buy for")
     approval_id = event["approval_id"] if environment.require_approval else None
+    approval = table.get_item(ledger.APPROVAL, approval_id) if approval_id else None
     intent = ledger.Intent(
         environment=block["environment"],
         reservation_id=block["reservation_id"],
@@ -100,10 +103,11 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
         offering=_offering(event["offering"]),
         approval_id=approval_id,
         team=environment.team,
+        approved_by=approvers_of(approval),
     )
     no = refusal(
         environment,
-        table.get_item(ledger.APPROVAL, approval_id) if approval_id else None,
+        approval,
         intent.offering,
         reservation_id=block["reservation_id"],
         deadlines=deadlines_of(environment, reservation, settings.payment_margin(), end),
@@ -150,7 +154,6 @@ def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> di
         ledger.mark_bought(key, now, order.reason)
         return _answer(Outcome.PURCHASED, order.reason)
     ledger.mark_unknown(key, now, order.reason)
-    count("PurchaseUnknown")
     return _answer(Outcome.UNKNOWN, order.reason)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from blockkeeper.aws import ec2, ledger
 from blockkeeper.domain.deadlines import Deadlines
-from blockkeeper.domain.extension import extension_from, progress
+from blockkeeper.domain.extension import FAILED, SUCCEEDED, extension_from, progress
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.names import ledger_id
 from blockkeeper.telemetry import handler
@@ -20,9 +20,13 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     block, now = event["block"], parse_instant(event["now"])
     place = (block["region"], block["account"])
     end = parse_instant(block["end_date"])
+    key = ledger_id(block["reservation_id"], end)
     reservation = ec2.read_block(block["reservation_id"], *place)
-    order = ledger.read(ledger_id(block["reservation_id"], end))
+    order = ledger.read(key)
     extensions = ec2.extension_history(block["reservation_id"], *place)
     extension = extension_from(extensions, end, order.offering_id if order else None)
+    ours = order is not None and extension is not None and extension.offering_id == order.offering_id
+    if ours and extension and order and order.payment is None and extension.status in {SUCCEEDED, FAILED}:
+        ledger.record_payment(key, extension, now)
     come = progress(extension, reservation, end, Deadlines(end).pay_by, now)
     return {"stage": come.stage, "reason": come.reason, "end": format_instant(reservation.end)}

@@ -6,6 +6,7 @@ from typing import Any
 from blockkeeper.aws.approvals import redeliver_decisions
 from blockkeeper.aws.clients import own_account
 from blockkeeper.aws.environments import list_environments
+from blockkeeper.aws.ledger import count_unknown
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.sweep import unswept
 from blockkeeper.domain.triggers import read_trigger
@@ -24,6 +25,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]
             Records that no target reaches are counted and alarmed each time, since nothing else would ever look at them.
     """
     redeliver_decisions(parse_instant(event["now"]))
+    # Also when there is none: that ends the alarm.
+    count("PurchaseUnknown", count_unknown(parse_instant(event["now"])))
     every = targets(os.environ["TARGETS"], own_account(), os.environ["AWS_REGION"])
     trigger = read_trigger(event["input"])
     if trigger.name == "unknown":

@@ -43,6 +43,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         set_status(environment.pk, status, error, parse_instant(event["now"]), **mirrored)
     log.info(consequence.detail_type, extra=detail)
     count(f"Extension_{outcome}")
+    if outcome is Outcome.UNKNOWN:
+        # From now on each sweep counts it, until it is resolved.
+        count("PurchaseUnknown")
     return {"outcome": outcome, "published": True}
 
 

@@ -6,6 +6,7 @@ transaction each.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -14,13 +15,18 @@ from typing import Any, Literal
 from blockkeeper import settings
 from blockkeeper.aws import table
 from blockkeeper.domain.budget import BudgetLeft, Limits, budgets
+from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant, parse_instant
-from blockkeeper.domain.ledger import Purchase, PurchaseState
+from blockkeeper.domain.ledger import LOOKED_FOR, Claim, Purchase, PurchaseState
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import reservation_of
 from blockkeeper.domain.offering import Offering
 
 KIND, BUDGET, APPROVAL, UNRESOLVED = "purchase", "budget", "approval", "unresolved"
+
+
+# Attributes that a new attempt begins without.
+_OF_AN_ATTEMPT = ("approval_id", "approved_by", "team", "reason", "updated_at", "sent_at")
 
 
 class OverBudgetError(Exception):
@@ -51,6 +57,7 @@ class Intent:
     offering: Offering
     approval_id: str | None
     team: str | None
+    approved_by: tuple[str, ...] = ()
 
 
 def read(ledger_id: str) -> Purchase | None:
@@ -63,6 +70,8 @@ def read(ledger_id: str) -> Purchase | None:
         item["offering_id"],
         parse_usd(item["upfront_fee"]),
         parse_instant(item["new_end"]),
+        payment=item.get("ec2_status"),
+        sent_at=None if item.get("sent_at") is None else parse_instant(item["sent_at"]),
     )
 
 
@@ -113,10 +122,12 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limi
         if budget.limit is not None and offering.fee > budget.limit:
             raise OverBudgetError(budget.refusal(offering.fee))
     requests = [
-        table.put_request(
+        # What people resolved of an earlier attempt stays in the entry.
+        table.update_request(
             KIND,
             ledger_id,
-            {
+            set_={
+                **dict.fromkeys(_OF_AN_ATTEMPT),
                 "state": PurchaseState.INTENT,
                 "environment": intent.environment,
                 "reservation_id": intent.reservation_id,
@@ -128,12 +139,13 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limi
                 "offering_id": offering.offering_id,
                 "upfront_fee": str(offering.fee),
                 "approval_id": intent.approval_id,
+                "approved_by": list(intent.approved_by) or None,
                 "team": intent.team,
                 "budgets": [budget.item_id for budget in sums],
                 "intended_at": format_instant(now),
             },
-            "attribute_not_exists(kind) OR #state = :refused",
-            {":refused": PurchaseState.REFUSED},
+            condition="attribute_not_exists(kind) OR #state = :refused",
+            values={":refused": PurchaseState.REFUSED},
         ),
         *(
             table.update_request(
@@ -236,6 +248,66 @@ def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> N
         raise TakenElsewhereError(f"{ledger_id} is not {was} any more") from error
 
 
+def record_payment(ledger_id: str, extension: Extension, now: datetime) -> None:
+    """Write down EC2's last word on a payment, with its own fee, and let the budgets count what was paid: nothing, if that failed.
+
+    It is written once; a second time changes nothing.
+    """
+    item = table.get_item(KIND, ledger_id)
+    if item is None:
+        raise TakenElsewhereError(f"{ledger_id} is not there any more")
+    reserved_fee = parse_usd(item["upfront_fee"])
+    paid = Decimal(0) if extension.status == FAILED else extension.fee
+    facts = {
+        "ec2_status": extension.status,
+        "ec2_fee": None if paid is None else str(paid),
+        "ec2_currency": extension.currency,
+        "ec2_purchased_at": None if extension.purchased is None else format_instant(extension.purchased),
+        "updated_at": format_instant(now),
+    }
+    written = table.update_request(
+        KIND,
+        ledger_id,
+        set_={name: value for name, value in facts.items() if value is not None},
+        condition="#state = :bought AND attribute_not_exists(#ec2_status)",
+        values={":bought": PurchaseState.BOUGHT},
+    )
+    with suppress(table.ConditionFailedError):
+        table.transact([written, *_spend(item, (reserved_fee if paid is None else paid) - reserved_fee)])
+
+
+def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetime) -> None:
+    """A person's word: SENT or UNKNOWN -> BOUGHT, or REFUSED with the fee given back; either way the block is free again.
+
+    Raises:
+        TakenElsewhereError: the entry is neither SENT nor UNKNOWN any more.
+    """
+    item = table.get_item(KIND, ledger_id) or {}
+    word = {"claim": claim.value, "who": who, "reason": reason, "at": format_instant(now)}
+    bought = claim is Claim.BOUGHT
+    moved = _moved(
+        ledger_id,
+        (PurchaseState.SENT, PurchaseState.UNKNOWN),
+        PurchaseState.BOUGHT if bought else PurchaseState.REFUSED,
+        now,
+        reason=f"resolved as {claim.value} by {who}: {reason}",
+        resolutions=[*item.get("resolutions", []), word],
+        **({"bought_at": format_instant(now)} if bought else {}),
+    )
+    back = [] if bought or not item else _spend(item, -parse_usd(item["upfront_fee"]))
+    try:
+        table.transact([moved, *back, _hold(ledger_id, "give back")])
+    except table.ConditionFailedError as error:
+        raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
+
+
+def count_unknown(now: datetime) -> int:
+    """How many orders have no known outcome although their workflow no longer looks for it: a person must."""
+    held = [item["ledger_id"] for item in table.query_kind(UNRESOLVED) if "ledger_id" in item]
+    entries = [table.get_item(KIND, ledger_id) or {} for ledger_id in held]
+    return sum(str(entry.get("sent_at", "")) <= format_instant(now - LOOKED_FOR) for entry in entries)
+
+
 def _spend(item: table.Item, amount: Decimal) -> list[table.Item]:
     """Add to the budgets that an entry counts in; a negative amount gives back."""
     return [table.update_request(BUDGET, budget, add={"reserved": _micro(amount)}) for budget in item["budgets"]]
@@ -253,7 +325,7 @@ def _hold(ledger_id: str, what: Literal["set", "give back"]) -> table.Item:
 
 
 def _moved(
-    ledger_id: str, allowed: tuple[PurchaseState, ...], to: PurchaseState, now: datetime, **more: str
+    ledger_id: str, allowed: tuple[PurchaseState, ...], to: PurchaseState, now: datetime, **more: Any
 ) -> table.Item:
     values = {f":was{i}": state for i, state in enumerate(allowed)}
     return table.update_request(

@@ -36,10 +36,11 @@ class Extension:
 
 
 class Stage(StrEnum):
-    """How far an extension has come."""
+    """How far an extension has come. OVERDUE: paid, and EC2 has not moved the end by the last moment at which it could be paid."""
 
     PENDING = "pending"
     PAID = "paid"
+    OVERDUE = "overdue"
     CONFIRMED = "confirmed"
     FAILED = "failed"
 
@@ -112,6 +113,12 @@ def progress(
     status = extension.status if extension else None
     if status == FAILED:
         return Progress(Stage.FAILED, "EC2 could not take the payment; the block ends at its old end")
+    if status == SUCCEEDED and now >= end:
+        text = "EC2 shows it as paid, and the block has ended at its old end all the same; take it up with AWS Support"
+        return Progress(Stage.FAILED, text)
+    if status == SUCCEEDED and now >= pay_by:
+        text = "EC2 shows it as paid and has not moved the end; until it does the groups drain at the old end"
+        return Progress(Stage.OVERDUE, text)
     if status == SUCCEEDED:
         return Progress(Stage.PAID, "paid; EC2 has not moved the end yet")
     if now >= pay_by:

@@ -6,7 +6,7 @@ known is looked up, never sent again (docs/adr/001-buying-once.md).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -30,12 +30,29 @@ SENT_STATES = frozenset({PurchaseState.SENT, PurchaseState.BOUGHT, PurchaseState
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """A ledger entry: one order of one extension, written before it is sent."""
+    """A ledger entry: one order, written before it is sent.
+
+    `payment` is EC2's last word on its payment, and None while there is none; `sent_at` is None before it is sent.
+    """
 
     state: PurchaseState
     offering_id: str
     fee: Decimal
     new_end: datetime
+    payment: str | None = None
+    sent_at: datetime | None = None
+
+
+# By then the workflow has looked six times what became of its order, and looks no more; see extend-block's "Wait before reading
+# again". What a person says counts from then on: an order that is still looked for could be sent anew by the one who looks.
+LOOKED_FOR = timedelta(minutes=70)
+
+
+class Claim(StrEnum):
+    """What a person says became of an order."""
+
+    BOUGHT = "bought"
+    NOT_BOUGHT = "not bought"
 
 
 class Step(StrEnum):
@@ -111,4 +128,27 @@ def settlement(
             PurchaseState.REFUSED,
             "EC2 shows somebody else's extension from the same end as paid, so ours was not taken",
         )
+    return None
+
+
+def contradiction(
+    claim: Claim, purchase: Purchase, evidence: tuple[PurchaseState, str] | None, *, ec2_knows: bool, now: datetime
+) -> str | None:
+    """Why a person's word about an order must not be written down, with the remedy; None when EC2 does not speak against it.
+
+    Args:
+        evidence: what EC2 shows of the order, as `settlement` has it.
+        ec2_knows: EC2 still shows the block; it forgets one some time after its end.
+    """
+    if purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
+        return f"the order is {purchase.state}, so there is nothing to resolve"
+    if evidence is not None:
+        shown = Claim.BOUGHT if evidence[0] is PurchaseState.BOUGHT else Claim.NOT_BOUGHT
+        return None if shown is claim else f"{evidence[1]}; say --{shown.replace(' ', '-')}"
+    if claim is Claim.BOUGHT:
+        text = "EC2 shows no such order; if it was bought EC2 will show it, so wait, or ask AWS Support why it does not"
+        return text if ec2_knows else None
+    if purchase.sent_at is not None and now < purchase.sent_at + LOOKED_FOR:
+        at = format_instant(purchase.sent_at + LOOKED_FOR)
+        return f"the workflow still looks what became of the order; say it after {at}"
     return None

@@ -11,6 +11,7 @@ class Outcome(StrEnum):
 
     OFFERED = "offered"
     PURCHASED = "purchased"
+    END_NOT_MOVED = "end_not_moved"
     CONFIRMED = "confirmed"
     DRY_RUN = "dry_run"
     NO_OFFERING = "no_offering"
@@ -41,6 +42,8 @@ class Consequence:
 CONSEQUENCES: dict[Outcome, Consequence] = {
     Outcome.OFFERED: Consequence(Status.EXTENSION_APPROVAL_REQUIRED, "Extension Offered", error=False),
     Outcome.PURCHASED: Consequence(Status.EXTENSION_PAYMENT_PENDING, "Extension Purchased", error=False),
+    # The payment's last moment is over: people should know that the groups drain at the old end, for now.
+    Outcome.END_NOT_MOVED: Consequence(Status.EXTENSION_PAYMENT_PENDING, "Block Expiring", error=True),
     Outcome.CONFIRMED: Consequence(Status.EXTENDED, "Extension Confirmed", error=False),
     # Nothing was bought and nothing is wrong: the block goes on towards its end.
     Outcome.DRY_RUN: Consequence(Status.ACTIVE, "Extension Offered", error=False),

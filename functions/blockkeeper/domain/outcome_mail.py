@@ -68,6 +68,13 @@ def outcome_words(detail_type: str, detail: Mapping[str, Any]) -> OutcomeWords:
             (place, ("Ends", before), ("Reason", reason)),
             ("As it stands the groups of the block drain before its end. Work that must go on needs another place.",),
         )
+    if detail_type == "Block Expiring" and detail.get("outcome") == "end_not_moved":
+        return OutcomeWords(
+            f"{name} is paid, but EC2 still ends it on {before}",
+            f"The extension of the Capacity Block of {detail['environment']} is paid, and EC2 has not moved its end.",
+            (place, ("Ends", before), ("Reason", reason)),
+            ("Save what is running. If EC2 moves the end yet, the groups stay; if not, take it up with AWS Support.",),
+        )
     if detail_type == "Block Expiring":
         return OutcomeWords(
             f"{name} ends on {before}; it is too late to extend",

@@ -64,6 +64,14 @@ def refusal(
     return approval_refusal(approval, offering, reservation_id, deadlines.end)
 
 
+def approvers_of(approval: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Who said yes to a stored approval, for the ledger; whoever decided it when it has no votes, as after a time-out."""
+    votes = dict((approval or {}).get("votes") or {})
+    said_yes = tuple(sorted(voter for voter, vote in votes.items() if vote == "approve"))
+    decided_by = (approval or {}).get("decided_by")
+    return said_yes or (() if decided_by is None else (str(decided_by),))
+
+
 def past_extend_until(environment: Environment, offering: Offering) -> str | None:
     """Why the offering ends later than the policy lets the block run; None when it does not."""
     if environment.extend_until is None or offering.new_end <= environment.extend_until:
