@@ -12,7 +12,7 @@ behalf of a role are not checked by MiniStack. Other accounts exist as soon as s
 `sts:AssumeRole` crosses accounts.
 
 API Gateway: an API with the URL `https://{id}.execute-api...amazonaws.com/{stage}` is at `{endpoint}/_aws/execute-api/{id}/{stage}`
-(`LocalAws.api_url`). Mails are at `/_ministack/ses/messages`.
+(`LocalAws.api_url`). Mails are at `/_ministack/ses/messages`. A Slack is at `/_slack/` (`local/slack/asgi.py`).
 
 Control, in JSON, under `/_blockkeeper/`: `GET|POST clock` (`set`, `advance_seconds`, `speed`), `GET state`, `POST fleet`,
 `GET|POST|DELETE faults`, `POST market` (`throttle`, `older_event_names`), `GET events`, `GET calls`.
@@ -73,6 +73,7 @@ def serve(port: int, *, auth: bool, speed: float, start_at: datetime | None) -> 
     from ministack.app import app as ministack_app
 
     from local import ministack_patches
+    from local.slack.asgi import mounted
 
     market = Market(MarketClock(start_at, speed), ACCOUNT)
     ministack_patches.apply(market)
@@ -88,7 +89,9 @@ def serve(port: int, *, auth: bool, speed: float, start_at: datetime | None) -> 
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await hypercorn_serve(_app(market, ministack_app), config, shutdown_trigger=stopped.wait)
+        await hypercorn_serve(
+            mounted(_app(market, ministack_app), market.clock.now), config, shutdown_trigger=stopped.wait
+        )
 
     asyncio.run(run())
 

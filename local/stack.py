@@ -12,10 +12,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from local import slack
 from local.server import ACCOUNT, LocalAws
+from local.slack.asgi import BASE as SLACK_BASE
+from local.slack.asgi import CONTROL as SLACK_CONTROL
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".local" / "build"
@@ -28,6 +32,8 @@ PARAMETERS = {
     "SenderEmail": SENDER,
     "MonthlyLimit": "500000",
     "Targets": f"{ACCOUNT}:us-east-1,{ACCOUNT}:us-west-2",
+    "SlackSecretName": "blockkeeper/slack",
+    "SlackChannel": slack.CHANNEL,
 }
 _TAIL = 2500
 
@@ -69,6 +75,22 @@ class Stack:
         messages: dict[str, list[dict[str, Any]]] = answer.body["messages"]
         return messages.get(self.aws.account, [])
 
+    @property
+    def slack_page(self) -> str:
+        """The page of the local Slack's channel."""
+        return f"{self.aws.endpoint}{SLACK_BASE}/"
+
+    def slack(self, **order: Any) -> Any:
+        """What the local Slack has; with one keyword, an order to it: `press`, `submit`, `fail` or `interactions_url`.
+
+        Raises:
+            ValueError: it refused; its message.
+        """
+        answer = request("POST" if order else "GET", f"{self.aws.endpoint}{SLACK_BASE}{SLACK_CONTROL}", order or None)
+        if answer.status != HTTPStatus.OK:
+            raise ValueError(answer.body["error"])
+        return answer.body
+
 
 def request(method: str, url: str, body: Any = None, **headers: str) -> Answer:
     """One HTTP request to the local AWS; text goes as it is, anything else as JSON. No status raises."""
@@ -99,13 +121,16 @@ def build() -> None:
 
 
 def deploy(aws: LocalAws, parameters: Mapping[str, str], senders: tuple[str, ...] = (SENDER,)) -> Stack:
-    """`sam deploy` of what was built, and what an account has besides: verified senders.
+    """`sam deploy` of what was built, and what an account has besides: verified senders, and the Slack app's secret.
 
     The API's address on AWS does not resolve here, so links get the local one, as they would with a custom domain.
     """
     ses = aws.client("sesv2")
     for sender in senders:
         ses.create_email_identity(EmailIdentity=sender)
+    if name := parameters.get("SlackSecretName"):
+        secret = slack.secret(f"{aws.endpoint}{SLACK_BASE}/api/")
+        aws.client("secretsmanager").create_secret(Name=name, SecretString=secret)
     template, config = str(BUILD / "template.yaml"), str(ROOT / "samconfig.toml")
     local = ["--config-file", config, "--config-env", "local"]
     _sam(
@@ -121,8 +146,10 @@ def deploy(aws: LocalAws, parameters: Mapping[str, str], senders: tuple[str, ...
     outputs = {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
     api_url = aws.api_url(outputs["ApiUrl"])
     aws.client("ssm").put_parameter(Name=f"/blockkeeper/{STACK}/apiUrl", Value=api_url, Type="String", Overwrite=True)
-    secret = aws.client("secretsmanager").get_secret_value(SecretId=outputs["ApiKeySecretName"])
-    return Stack(aws, outputs, api_url, json.loads(secret["SecretString"])["api_key"])
+    stored = aws.client("secretsmanager").get_secret_value(SecretId=outputs["ApiKeySecretName"])
+    stack = Stack(aws, outputs, api_url, json.loads(stored["SecretString"])["api_key"])
+    stack.slack(interactions_url=f"{api_url}/slack/interactions")
+    return stack
 
 
 def machine() -> dict[str, str]:

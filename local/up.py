@@ -57,6 +57,7 @@ In another terminal:
   REST API      {stack.api_url}/
                 curl -H "x-api-key: $KEY" {stack.api_url}/blocks, with
                 KEY={shell(stack.api_key)}
+  Slack         {stack.slack_page}  (a channel of this machine's own, with buttons to press)
   mails         {aws.endpoint}/_ministack/ses/messages
   the market    {aws.endpoint}/_blockkeeper/state
   its clock     curl -X POST -d '{{"speed": 60}}' {aws.endpoint}/_blockkeeper/clock
