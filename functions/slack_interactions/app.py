@@ -20,7 +20,10 @@ from slack_interactions.payload import Click, NotFromSlackError, UnreadablePaylo
 
 # Of Slack's three seconds, for the one call to Slack that an answer may need.
 _SLACK_SECONDS = 2
-_TRY_AGAIN = "Blockkeeper could not write that down just now; nothing was decided. Please try again in a minute."
+_NOT_KNOWN = (
+    "Blockkeeper could not write that down in time. The message shows what counts: if it still has its buttons in a minute, "
+    "please answer again."
+)
 _NO_FORM = "Slack did not open the form; nothing was decided. Please press Reject again."
 Response = dict[str, Any]
 
@@ -51,7 +54,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> Response:
         said = _open_form(click, now) if click.action == "reject" else _decide(click, now)
     except (ClientError, BotoCoreError, TooManyAnswersError) as error:
         log.error("an answer from Slack was not recorded", extra={"error": type(error).__name__})
-        said = _TRY_AGAIN
+        said = _NOT_KNOWN
     if said is None:
         return _answer(200)
     if click.action == "form":

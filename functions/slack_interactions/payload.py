@@ -94,6 +94,8 @@ def _click(payload: Mapping[str, Any]) -> Click:
     who = slack_caller(user.get("team_id") or team or "", user["id"])
     if payload["type"] == "view_submission":
         view = payload["view"]
+        # A form that was opened from a shared channel comes with the person's workspace as team (as bolt-python reads it).
+        team = view.get("app_installed_team_id") or team
         reason = (view["state"]["values"]["reason"]["reason"].get("value") or "").replace("\r\n", "\n").strip()
         return Click("form", view["private_metadata"], team, who, user["id"], "", "", reason or None)
     pressed = payload["actions"][0]

@@ -6,6 +6,7 @@ of the workspace's methods of that name); `press` and `submit` answer what the p
 
 import asyncio
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,7 +25,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 def mounted(app: App, now: Callable[[], datetime]) -> App:
     """The app, with a workspace of that clock in front of it."""
-    workspace = Workspace(now)
+    workspace = Workspace(now, stopwatch=time.monotonic)
 
     async def with_slack(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(f"{BASE}/"):

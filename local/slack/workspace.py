@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,7 +22,7 @@ BOT_TOKEN = "xoxb-111111111111-local-bot-token"  # noqa: S105
 SIGNING_SECRET = "0123456789abcdef0123456789abcdef"  # noqa: S105
 TEAM, APP, CHANNEL = "T0LOCAL01", "A0LOCAL01", "C0LOCAL01"
 PEOPLE = {"U0MARIA01": "Maria", "U0JOHN001": "Jo", "U0INTERN1": "Intern"}
-_TRIGGER_LIVES = timedelta(seconds=3)
+_TRIGGER_LIVES_SECONDS = 3.0
 Deliver = Callable[[Mapping[str, str], str], tuple[int, str]]
 
 
@@ -75,7 +75,7 @@ class Pressed:
 @dataclass
 class _Trigger:
     user: str
-    at: datetime
+    at: float
     used: bool = False
 
 
@@ -89,6 +89,7 @@ class Workspace:
     """One workspace. `deliver` posts a click to Blockkeeper: (headers, body) -> (status, body)."""
 
     now: Callable[[], datetime]
+    """The clock of what is signed and posted."""
     deliver: Deliver | None = None
     token: str = BOT_TOKEN
     signing_secret: str = SIGNING_SECRET
@@ -102,6 +103,8 @@ class Workspace:
     """Every call of the Web API that had the right token: (method, arguments)."""
     faults: list[Json] = field(default_factory=list)
     """What happens to the next calls: method, kind (an error's name, rate_limited, down or lost_answer), times."""
+    stopwatch: Callable[[], float] | None = None
+    """Seconds of people, who have three to open a form; None is `now`."""
     _triggers: dict[str, _Trigger] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -174,7 +177,7 @@ class Workspace:
             message = self._message_with(action_id, ts, value)
             button = next((each for each in message.buttons() if each["action_id"] == action_id), {"value": value})
             trigger = f"{len(self._triggers) + 1}.{message.ts}.trigger"
-            self._triggers[trigger] = _Trigger(user, self.now())
+            self._triggers[trigger] = _Trigger(user, self._seconds())
             return {
                 "type": "block_actions",
                 "api_app_id": APP,
@@ -204,17 +207,18 @@ class Workspace:
                 ],
             }
 
-    def submit(self, user: str, reason: str | None = None, *, team: str = TEAM) -> Pressed:
-        """Send the form that is open for a person, with a reason."""
+    def submit(self, user: str, reason: str | None = None, *, team: str = TEAM, home: str | None = None) -> Pressed:
+        """Send the form that is open for a person, with a reason; arguments as of `press`."""
         view = self.forms[user]
         payload = {
             "type": "view_submission",
             "api_app_id": APP,
-            "team": {"id": team, "domain": "local"},
-            "user": self._user(user, team),
+            "team": {"id": home or team, "domain": "local"},
+            "user": self._user(user, home or team),
             "view": {
                 **{name: view[name] for name in ("type", "callback_id", "private_metadata", "blocks")},
                 "id": "V0LOCAL01",
+                "app_installed_team_id": team,
                 "state": {"values": {"reason": {"reason": {"type": "plain_text_input", "value": reason}}}},
             },
             "response_urls": [],
@@ -334,7 +338,7 @@ class Workspace:
             raise _RefusedError("invalid_trigger_id")
         if trigger.used:
             raise _RefusedError("exchanged_trigger_id")
-        if self.now() - trigger.at > _TRIGGER_LIVES:
+        if self._seconds() - trigger.at > _TRIGGER_LIVES_SECONDS:
             raise _RefusedError("expired_trigger_id")
         if view_problems(given["view"]):
             raise _RefusedError("invalid_arguments")
@@ -389,6 +393,9 @@ class Workspace:
                 fault["times"] -= 1
                 return str(fault["kind"])
         return None
+
+    def _seconds(self) -> float:
+        return self.now().timestamp() if self.stopwatch is None else self.stopwatch()
 
     def _stamp(self) -> str:
         return f"{int(self.now().timestamp())}.{len(self.messages) + len(self.private) + 1:06d}"

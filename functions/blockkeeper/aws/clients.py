@@ -16,11 +16,14 @@ from botocore.utils import parse_timestamp
 
 CONNECT_TIMEOUT_SECONDS = 3
 READ_TIMEOUT_SECONDS = 10
+ATTEMPTS = 5
+# A function that somebody waits for, such as Slack, gives up sooner: seconds for one attempt, of which there are two.
+_HURRY = float(os.environ["AWS_CALL_SECONDS"]) if "AWS_CALL_SECONDS" in os.environ else None
 
 READS = Config(
-    retries={"mode": "standard", "total_max_attempts": 5},
-    connect_timeout=CONNECT_TIMEOUT_SECONDS,
-    read_timeout=READ_TIMEOUT_SECONDS,
+    retries={"mode": "standard", "total_max_attempts": ATTEMPTS if _HURRY is None else 2},
+    connect_timeout=_HURRY or CONNECT_TIMEOUT_SECONDS,
+    read_timeout=_HURRY or READ_TIMEOUT_SECONDS,
 )
 
 

@@ -7,6 +7,8 @@ reading the channel would need a scope that shows us what people write; both car
 and the other message's buttons say so.
 """
 
+import json
+from hashlib import sha256
 from typing import Any
 
 from blockkeeper.aws import slack
@@ -38,7 +40,10 @@ def show(approval_id: str) -> None:
             return
         request = request_from({**item, "approval_id": approval_id})
         message = question(request, dry_run=bool(item.get("dry_run")), outcome=item.get("slack_outcome"))
+        if shown is None and item.get("slack_shown") == _fingerprint(message):
+            return
         if message == shown:
+            write(update_request(KIND, approval_id, set_={"slack_shown": _fingerprint(message)}))
             return
         if "slack_ts" in item:
             where = {"channel": item["slack_channel"], "ts": item["slack_ts"]}
@@ -103,6 +108,11 @@ def _post(approval_id: str, channel: str, message: SlackMessage) -> None:
     except ConditionFailedError:
         # Somebody else has asked at the same moment; one question is enough.
         slack.call("chat.delete", {"channel": posted["channel"], "ts": posted["ts"]})
+
+
+def _fingerprint(message: SlackMessage) -> str:
+    """What tells one content from another, so that a message that says the right thing already is left alone."""
+    return sha256(json.dumps(_content(message), sort_keys=True).encode()).hexdigest()
 
 
 def _content(message: SlackMessage) -> dict[str, Any]:

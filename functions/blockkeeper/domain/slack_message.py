@@ -68,11 +68,9 @@ def question(request: ApprovalRequest, *, dry_run: bool, outcome: str | None = N
     title = f"{bought} {request.environment} for {format_usd(request.upfront_fee)}?"
     if not is_open:
         title = f"{_TITLES[request.status]}: {title.rstrip('?')}"
-    story = [escaped(line, LONGEST_LINE) for line in _story(request)]
+    story = [escaped(line, LONGEST_LINE) for line in _story(request, outcome)]
     if request.decided_by:
         story.insert(0, _decision(request))
-    if outcome:
-        story.append(f"*{escaped(outcome, LONGEST_LINE)}*")
     if is_open and asked:
         story.insert(0, " ".join(asked))
     notes = [DRY_RUN] if dry_run and request.status in (ApprovalStatus.OPEN, ApprovalStatus.APPROVED) else []
@@ -186,7 +184,7 @@ def _decision(request: ApprovalRequest) -> str:
     return f"*{request.status.value.capitalize()}* by {name(request.decided_by or 'nobody')}{when}."
 
 
-def _story(request: ApprovalRequest) -> Iterable[str]:
+def _story(request: ApprovalRequest, outcome: str | None) -> Iterable[str]:
     """What happened and what happens next."""
     until = f"The block ends on {moment(request.current_end)}; its groups drain before that."
     match request.status:
@@ -194,6 +192,8 @@ def _story(request: ApprovalRequest) -> Iterable[str]:
             yield question_line(request)
             if request.votes:
                 yield f"{len(request.votes)} of {len(request.approvers)} said yes so far; {request.missing_votes} more must."
+        case _ if outcome:
+            yield outcome
         case ApprovalStatus.APPROVED if request.delivery is Delivery.NOBODY_WAITS:
             yield "The workflow that asked no longer waits for it. Look at the state of the block before you rely on it."
         case ApprovalStatus.APPROVED:

@@ -128,6 +128,17 @@ def test_a_guest_of_another_workspace_may_answer_when_listed_with_it_case_b21(st
     assert execution.output["decided_by"] == "slack:T0OTHER01:U0MARIA01"
 
 
+def test_a_guest_of_another_workspace_may_say_no_case_b21(story, slack):
+    execution = story.enrol(approvers=["T0OTHER01:U0MARIA01"]).ask()
+    slack.press(MARIA, "reject", home="T0OTHER01")
+    refused = slack.submit(MARIA, "no", team="T0EVIL001", home="T0OTHER01")
+    assert "not one of the approvers" in refused.form["blocks"][0]["text"]["text"], "another installation of the app"
+    slack.press(MARIA, "reject", home="T0OTHER01")
+    slack.submit(MARIA, "no", home="T0OTHER01")
+    settle(story)
+    assert execution.output["decided_by"] == "slack:T0OTHER01:U0MARIA01"
+
+
 def test_a_name_is_no_identity_case_b21(story, slack):
     story.ask()
     payload = slack.click(INTERN, "approve")
