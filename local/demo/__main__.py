@@ -17,15 +17,16 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from local import server
-from local.demo.check import differences
+from local.demo.check import TERMINATION, differences, instances_at
 from local.demo.fleet import Case, read
-from local.demo.screen import Screen, found, outcomes
+from local.demo.screen import Screen, following, found, outcomes
 from local.demo.watch import News, Watch, instant, short
 from local.stack import PARAMETERS, DeployError, Stack, build, deploy, request
 
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
 PAYMENTS_SPEED = 60.0  # market seconds per real second while payments are waited for
 LOOK_SECONDS = 0.5
+STARTED = timedelta(minutes=6)  # after its start a block's group has its instances: it goes up after five
 PATIENCE_SECONDS = 240.0  # for one part of the story; the machine may be busy
 
 
@@ -50,7 +51,10 @@ class Demo:
         self.ask()
         self.pay()
         self.let_time_pass()
-        return self.finish()
+        wrong = self.finish()
+        for pk, problems in self.follow().items():
+            wrong.setdefault(pk, []).extend(problems)
+        return wrong
 
     def enrol(self) -> None:
         """Put each block's record into the table, through the REST API."""
@@ -157,6 +161,34 @@ class Demo:
         self.screen.show(outcomes(self.cases, self.seen, wrong))
         return wrong
 
+    def follow(self) -> dict[str, list[str]]:
+        """Jump to where EC2 terminates the first blocks, and past the next one's start; by block, groups that do not follow."""
+        grouped = [case for case in self.cases if case.group]
+        blocks = [self.seen[case.pk] for case in grouped]
+        terminates = min(block.end for block in blocks if block.end is not None) - TERMINATION
+        starts = min(block.start for block in blocks if block.start is not None and block.start > terminates)
+        counts = [(self.watch.now(), self.watch.instances())]
+        wrong: dict[str, list[str]] = {}
+        for moment, why in (
+            (terminates, "EC2 terminates what still runs in the blocks that end first"),
+            (starts + STARTED, "the next block has started"),
+        ):
+            self.screen.heading(f"The market's clock jumps to {short(moment)} UTC: {why}")
+            self.stack.aws.control("POST", "clock", {"set": moment.isoformat()})
+            expected = {case.pk: instances_at(case, self.seen[case.pk], moment) for case in grouped}
+            with contextlib.suppress(StuckError):  # the table shows what differs
+                self.wait("groups", lambda expected=expected: self.watch.instances() == expected, patience=60)  # type: ignore[misc]
+            counts.append((moment, self.watch.instances()))
+            for pk, count in expected.items():
+                if counts[-1][1].get(pk) != count:
+                    problem = (
+                        f"its group has {counts[-1][1].get(pk)} instances at {short(moment)}, expected are {count}"
+                    )
+                    wrong.setdefault(pk, []).append(problem)
+        self.screen.show()
+        self.screen.show(following(self.cases, self.seen, counts, wrong))
+        return wrong
+
     # -- waiting ----------------------------------------------------------------------------------------------------------
 
     def wait(
@@ -224,7 +256,11 @@ def main() -> int:
     verdict = (
         "each outcome is the expected one" if not wrong else f"{len(wrong)} of {len(cases)} blocks came out otherwise"
     )
-    screen.show(f"  {verdict}; EC2 shows exactly the expected orders, one each" if not wrong else f"  {verdict}")
+    screen.show(
+        f"  {verdict}; EC2 shows exactly the expected orders, one each, and every group followed its block"
+        if not wrong
+        else f"  {verdict}"
+    )
     screen.console.print(f"  {time.monotonic() - started:.0f} s")
     if arguments.svg:
         screen.save(arguments.svg)

@@ -1,6 +1,6 @@
 """Compares what became of each block with what events/fleet.json expects; orders are read from EC2 itself, not from the product."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from local.demo.fleet import Case, Expected
@@ -85,6 +85,13 @@ def _group(case: Case, block: Seen) -> list[str]:
     if not latest - EARLIEST_DRAIN <= zero[0] < latest:
         return [f"group {case.group} goes to zero at {short(zero[0])}, expected is shortly before {short(latest)}"]
     return []
+
+
+def instances_at(case: Case, block: Seen, moment: datetime) -> int:
+    """How many instances the block's group must have: all from the start on, none from EC2's termination on."""
+    if block.start is None or block.end is None or not block.start <= moment < block.end - TERMINATION:
+        return 0
+    return case.count
 
 
 def _orders(stack: Stack, cases: list[Case]) -> dict[str, list[Decimal]]:

@@ -27,6 +27,7 @@ class Case:
     pk: str
     reservation_id: str
     region: str
+    count: int
     instances: str
     about: str
     expected: Expected
@@ -52,6 +53,7 @@ def _case(block: dict[str, Any], record: dict[str, Any], group: dict[str, Any]) 
         pk=record["PK"],
         reservation_id=block["reservation_id"],
         region=block["region"],
+        count=block["instance_count"],
         instances=f"{block['instance_count']} x {block['instance_type']}",
         about=block["about"],
         expected=Expected(

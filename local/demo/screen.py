@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -131,6 +132,33 @@ def outcomes(cases: list[Case], seen: dict[str, Seen], wrong: dict[str, list[str
             Text(short(block.end), style="bold green") if extended else "-",
             told_actions(block) if case.group else "no group",
         )  # fmt: skip
+    return table
+
+
+def following(
+    cases: list[Case], seen: dict[str, Seen], counts: list[tuple[datetime, dict[str, int]]], wrong: dict[str, list[str]]
+) -> Table:
+    """How many instances each group had at each of some moments."""
+    table = Table(
+        title="Instances in each group",
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, 2, 0, 2),
+    )
+    for column in ("", "group", "block starts", "block ends"):
+        table.add_column(column, no_wrap=True)
+    for moment, _ in counts:
+        table.add_column(f"at {short(moment)}", justify="right", no_wrap=True)
+    for case in cases:
+        if case.group:
+            block = seen[case.pk]
+            mark = Text("✗", style="bold red") if wrong.get(case.pk) else Text("✓", style="green")
+            table.add_row(
+                mark, case.group, short(block.start), short(block.end),
+                *(str(instances.get(case.pk, "-")) for _, instances in counts),
+            )  # fmt: skip
     return table
 
 

@@ -28,6 +28,7 @@ class News:
 class Seen:
     """What is known of a block so far."""
 
+    start: datetime | None = None
     first_end: datetime | None = None
     end: datetime | None = None
     state: str | None = None
@@ -149,7 +150,7 @@ class Watch:
                 if pk is None:
                     continue
                 seen, end = self.seen[pk], entry.get("EndDate")
-                seen.state = entry["State"]
+                seen.state, seen.start = entry["State"], entry.get("StartDate")
                 if seen.first_end is None:
                     seen.first_end = seen.end = end
                 elif end != seen.end:
@@ -171,6 +172,18 @@ class Watch:
                 if sorted(actions) != self.seen[pk].actions:
                     self.seen[pk].actions = sorted(actions)
                     yield News(self.now(), pk, "scale", f"group {self._cases[pk].group}: {told_actions(self.seen[pk])}")
+
+    def instances(self) -> dict[str, int]:
+        """How many instances each group has in service, by block."""
+        found = {}
+        for scaling in self._scaling.values():
+            pages = scaling.get_paginator("describe_auto_scaling_groups").paginate()
+            for group in (each for page in pages for each in page["AutoScalingGroups"]):
+                pk = self._by_group.get(group["AutoScalingGroupName"])
+                if pk is not None:
+                    states = [instance["LifecycleState"] for instance in group["Instances"]]
+                    found[pk] = states.count("InService")
+        return found
 
     # -- records ----------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from local.demo.check import differences
+from local.demo.check import differences, instances_at
 from local.demo.fleet import read
 from local.demo.watch import Seen
 from local.stack import Stack
@@ -99,3 +99,16 @@ def test_each_block_of_the_fleet_is_enrolled_and_has_an_expectation():
     fees = [case.expected.fee for case in CASES if case.expected.fee is not None]
     assert len(fees) == 4
     assert all(isinstance(fee, Decimal) for fee in fees)
+
+
+@pytest.mark.parametrize(
+    ("minutes_from_start", "minutes_to_end", "count"),
+    [(-1, 2000, 0), (0, 2000, 8), (2000, 31, 8), (2000, 30, 0), (2000, -60, 0)],
+)
+def test_a_group_has_the_blocks_instances_from_its_start_until_ec2_terminates(
+    minutes_from_start, minutes_to_end, count
+):
+    moment = OLD_END
+    block = Seen(start=moment - timedelta(minutes=minutes_from_start), end=moment + timedelta(minutes=minutes_to_end))
+    assert instances_at(CASE, block, moment) == count
+    assert instances_at(CASE, Seen(), moment) == 0
