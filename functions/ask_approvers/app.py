@@ -1,15 +1,27 @@
-"""ask-approvers: store the question, mail each approver their own link, ask in Slack, and announce it; approve-purchase waits."""
+"""ask-approvers: store the question, mail each approver their own link, ask in Slack, and announce it; approve-purchase waits.
 
+It runs again at each reminder and at the escalation, and after any crash: whoever has heard since the last mark is not told again.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from blockkeeper import settings
 from blockkeeper.aws import bus, slack
-from blockkeeper.aws.approvals import Asked, event_detail, mark_announced, mark_told, open_or_join
+from blockkeeper.aws.approvals import Asked, event_detail, load_request, mark_announced, mark_told, open_or_join
 from blockkeeper.aws.decision_links import links
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.mail import MailBusyError, MailRefusedError, send
 from blockkeeper.aws.slack_messages import show
-from blockkeeper.domain.approval import ApprovalRequest, ApprovalStatus, NobodyToAskError, open_request
+from blockkeeper.domain.approval import (
+    ApprovalRequest,
+    ApprovalStatus,
+    NobodyToAskError,
+    Rules,
+    asks_the_same,
+    open_request,
+)
 from blockkeeper.domain.approval_mail import question
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.signed_link import approver_id
@@ -42,31 +54,38 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     problems = schema_problems("approve-purchase", facts)
     if problems:
         raise InvalidRequestError("; ".join(str(problem) for problem in problems))
-    environment = load_environment(facts["environment"])
-    if environment is None:
-        raise NobodyToAskError(f"{facts['environment']} is not enrolled any more, so it has no approvers")
-    request = open_request(facts, environment.approvers, environment.quorum, now)
-    asked = open_or_join(request, event["task_token"], dry_run=not settings.live())
-    if asked.request.status is not ApprovalStatus.OPEN:
+    asked = open_or_join(_request(facts, now), event["task_token"], dry_run=not settings.live())
+    request = asked.request
+    if request.status is not ApprovalStatus.OPEN:
         return {"told": len(asked.told)}
-    told = _tell(asked)
-    if not asked.announced:
-        detail = event_detail(asked.request, now)
-        bus.publish(
-            "Approval Requested", {**detail, "decide_by": format_instant(asked.request.decide_by), "told": told}
-        )
-        mark_announced(asked.request.approval_id, now)
+    told = _tell(asked, now)
+    if asked.announced is None or asked.announced < request.told_last(now):
+        detail = {**event_detail(request, now), "decide_by": format_instant(request.decide_by), "told": told}
+        reminder = {} if asked.announced is None else {"reminder": format_instant(request.told_last(now))}
+        bus.publish("Approval Requested", {**detail, **reminder})
+        mark_announced(request.approval_id, now)
     return {"told": told}
 
 
-def _tell(asked: Asked) -> int:
-    """Tell those who were not told yet; answers how many were told then."""
-    request, told = asked.request, list(asked.told)
+def _request(facts: Mapping[str, Any], now: datetime) -> ApprovalRequest:
+    """The request as it was asked; one that is new by the record as it is now."""
+    stored = load_request(facts["approval_id"])
+    if stored is not None and asks_the_same(stored, facts):
+        return stored
+    environment = load_environment(facts["environment"])
+    if environment is None:
+        raise NobodyToAskError(f"{facts['environment']} is not enrolled any more, so it has no approvers")
+    return open_request(facts, environment.approvers, environment.quorum, now, Rules.of(environment))
+
+
+def _tell(asked: Asked, now: datetime) -> int:
+    """Tell whoever is due; answers how many were told then."""
+    request, told = asked.request, dict(asked.told)
     _check_reach(request)
-    failures = _mail(request, told)
-    if not asked.announced:
+    failures = _mail(request, told, now)
+    if asked.announced is None:
         # From then on tell-slack keeps the message, and posts it if it could not be posted here.
-        failures += _post(request, told)
+        failures += _post(request, told, now)
     if not told:
         busy = next((error for error in failures if isinstance(error, MailBusyError | slack.SlackBusyError)), None)
         reasons = ", ".join(sorted({str(error) for error in failures}))
@@ -91,26 +110,27 @@ def _check_reach(request: ApprovalRequest) -> None:
         )
 
 
-def _mail(request: ApprovalRequest, told: list[str]) -> list[Exception]:
-    """Mail those who are not in `told`, and put them there; answers what went wrong."""
+def _mail(request: ApprovalRequest, told: dict[str, datetime], now: datetime) -> list[Exception]:
+    """Mail those who have not heard since the last mark, and put them into `told`; answers what went wrong."""
     failures = list[Exception]()
-    if all(map(is_slack_approver, request.approvers)):
+    if all(map(is_slack_approver, request.asked(now))):
         return failures
-    for approver, link in links(request).items():
-        if approver in told:
+    for approver, link in links(request, now).items():
+        last = told.get(approver)
+        if last is not None and (last >= request.told_last(now) or approver.lower() in request.votes):
             continue
         try:
-            send(approver, question(request, link, dry_run=not settings.live()))
+            send(approver, question(request, link, dry_run=not settings.live(), reminder=last is not None))
         except (MailRefusedError, MailBusyError) as error:
             failures.append(error)
             _log_untold(request, approver, error)
             continue
-        told.append(approver)
-        mark_told(request.approval_id, tuple(told))
+        told[approver] = now
+        mark_told(request.approval_id, told)
     return failures
 
 
-def _post(request: ApprovalRequest, told: list[str]) -> list[Exception]:
+def _post(request: ApprovalRequest, told: dict[str, datetime], now: datetime) -> list[Exception]:
     """Ask in Slack, and put its approvers into `told`; answers what went wrong."""
     asked = [approver for approver in request.approvers if is_slack_approver(approver)]
     try:
@@ -119,9 +139,9 @@ def _post(request: ApprovalRequest, told: list[str]) -> list[Exception]:
         for approver in asked:
             _log_untold(request, approver, error)
         return [error]
-    if asked and slack.is_configured() and not set(told).issuperset(asked):
-        told += [approver for approver in asked if approver not in told]
-        mark_told(request.approval_id, tuple(told))
+    if asked and slack.is_configured() and not told.keys() >= set(asked):
+        told |= {approver: now for approver in asked if approver not in told}
+        mark_told(request.approval_id, told)
     return []
 
 

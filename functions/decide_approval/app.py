@@ -42,9 +42,8 @@ def _page(event: dict[str, Any]) -> tuple[int, str]:
     now = datetime.fromtimestamp(event["requestContext"]["requestTimeEpoch"] // 1000, UTC)
     link = check_link(approval_id, event.get("queryStringParameters") or {})
     request = load_request(approval_id)
-    approver = (
-        next((name for name in request.approvers if approver_id(name) == link.approver), None) if request else None
-    )
+    named = (*request.approvers, *request.rules.escalate_to) if request else ()
+    approver = next((name for name in named if approver_id(name) == link.approver), None)
     if request is None or approver is None:
         return 404, plain_page(
             "There is no such request", ["It may have been removed with the block's record.", UNCHANGED]

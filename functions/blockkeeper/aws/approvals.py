@@ -1,12 +1,14 @@
 """Approval requests in the table (kind `approval`), and the answers to the workflows that wait for them.
 
-The decision is written first, by one conditional write: the first writer wins. Then the workflow is told. Between the two anything
-may stop, so a marker (kind `undelivered`) is put down before and taken away after, and the sweep tells again what still has one.
+The end of a request is written first, by one conditional write: the first writer wins. Then the workflow is told, and `Approval
+Decided` is published. In between anything may stop, so a marker (kind `undelivered`) is put down before and taken away after both,
+and the sweep does what is left of one that still has it. Each is noted once it is done: a crash between doing and noting does it
+twice, so that none is lost; whoever listens tells an end by `approval_id` and `decision`, of which there is one.
 Task tokens are in the table only; no function here answers or logs one (case B41).
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,13 +33,16 @@ from blockkeeper.domain.approval import (
     Decided,
     Decision,
     Delivery,
+    channel,
     closed,
     outcome,
     request_from,
     request_item,
+    timed_out,
     vote,
 )
 from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.signed_link import voice
 from blockkeeper.telemetry import count, log
 
 KIND, UNDELIVERED = "approval", "undelivered"
@@ -60,13 +65,13 @@ class Asked:
     """A stored request, and whom it was already sent to.
 
     Attributes:
-        told: approvers who have got their mail.
-        announced: whether `Approval Requested` was published.
+        told: who has got a mail, and when the last one.
+        announced: when `Approval Requested` was last published; None when it was not.
     """
 
     request: ApprovalRequest
-    told: tuple[str, ...]
-    announced: bool
+    told: Mapping[str, datetime]
+    announced: datetime | None
 
 
 def load_request(approval_id: str) -> ApprovalRequest | None:
@@ -111,7 +116,7 @@ def open_or_join(request: ApprovalRequest, task_token: str, *, dry_run: bool) ->
     except ConditionFailedError:
         log.info("the request exists already", extra={"approval_id": key})
     else:
-        return Asked(request, (), announced=False)
+        return Asked(request, {}, announced=None)
     item = get_item(KIND, key) or {}
     if _request(key, item).binds != request.binds:
         raise DifferentRequestError(f"{key} was asked about another block, end, new end or fee; ask under a new id")
@@ -123,12 +128,15 @@ def open_or_join(request: ApprovalRequest, task_token: str, *, dry_run: bool) ->
     stored = _request(key, item)
     if stored.status is not ApprovalStatus.OPEN:
         stored = _settle(stored, _tell(stored, task_token))
-    return Asked(stored, tuple(item.get("told") or ()), announced="announced_at" in item)
+        _clear_if_published(stored, item)
+    told = {who: parse_instant(at) for who, at in (item.get("told_at") or {}).items()}
+    announced = item.get("announced_at")
+    return Asked(stored, told, announced=None if announced is None else parse_instant(announced))
 
 
-def mark_told(approval_id: str, told: tuple[str, ...]) -> None:
-    """Remember who has got their mail, so that asking again mails nobody twice (case B12)."""
-    write(update_request(KIND, approval_id, set_={"told": list(told)}))
+def mark_told(approval_id: str, told: Mapping[str, datetime]) -> None:
+    """Remember who has got a mail and when, so that asking again mails nobody twice (case B12)."""
+    write(update_request(KIND, approval_id, set_={"told_at": {who: format_instant(at) for who, at in told.items()}}))
 
 
 def mark_announced(approval_id: str, now: datetime) -> None:
@@ -154,35 +162,43 @@ def decide(approval_id: str, decision: Decision, who: str, reason: str | None, n
         before = _request(approval_id, item)
         after = vote(before, who, decision, reason, now)
         if isinstance(after, Answer):
+            _audit("an answer did not count", before, who, said=decision.value, why=after.value)
             return Decided(after, before)
         final = after.status is not ApprovalStatus.OPEN
         token = _write(after, item["version"], now, to_deliver=final)
         if token is None:
             continue
+        _audit("approval ended" if final else "an answer was counted", after, who, said=decision.value)
         if not final:
-            _announce("Approval Voted", after, {"missing_votes": after.missing_votes}, now)
+            _publish("Approval Voted", after, {"missing_votes": after.missing_votes}, now)
             return Decided(Answer.COUNTED, after)
-        after = _deliver(after, token)
-        log.info("approval decided", extra={"approval_id": approval_id, "decision": after.status.value})
-        _announce("Approval Decided", after, outcome(after), now)
-        return Decided(Answer.RECORDED, after)
+        return Decided(Answer.RECORDED, _finish(after, token))
     raise TooManyAnswersError(f"{approval_id} is being answered by others; open it again to see what they said")
 
 
-def expire(approval_id: str, reason: str, now: datetime) -> ApprovalRequest | None:
+def expire(approval_id: str, now: datetime, *, may_buy: bool) -> ApprovalRequest | None:
     """Close a request whose workflow has stopped waiting, and answer it as it is then: a decision made meanwhile counts.
 
     None when it was never asked.
+
+    Args:
+        may_buy: see `timed_out`.
     """
-    request = _close(approval_id, ApprovalStatus.EXPIRED, reason, now, to_deliver=False)[0]
+    request, token = _close(approval_id, lambda before: timed_out(before, may_buy=may_buy, now=now), now)
+    if request is None:
+        return None
     # Whoever calls is the workflow, so it has its answer now, whatever happened to the task token.
-    return None if request is None else _settle(request, Delivery.DELIVERED)
+    request = _settle(request, Delivery.DELIVERED)
+    if token is not None:
+        return _finish(request, token)
+    _clear_if_published(request, get_item(KIND, approval_id) or {})
+    return request
 
 
 def supersede(approval_id: str, reason: str, now: datetime) -> ApprovalRequest | None:
     """Close a request that has become pointless, such as when somebody extended by hand, and tell the workflow."""
-    request, token = _close(approval_id, ApprovalStatus.SUPERSEDED, reason, now, to_deliver=True)
-    return request if request is None or token is None else _deliver(request, token)
+    request, token = _close(approval_id, lambda before: closed(before, ApprovalStatus.SUPERSEDED, reason, now), now)
+    return request if request is None or token is None else _finish(request, token)
 
 
 def supersede_open_requests(reservation_id: str, end: str, now: datetime) -> None:
@@ -198,10 +214,13 @@ def supersede_open_requests(reservation_id: str, end: str, now: datetime) -> Non
 
 
 def redeliver_decisions(now: datetime) -> int:
-    """Tell the workflows whose decision did not reach them; answers how many were told. One read when there is none.
+    """Do what is left of decisions that were cut short: tell the workflow, publish the event. One read when there is none.
 
     Args:
         now: markers younger than `DELIVERY_GRACE` are left to whoever put them down.
+
+    Returns:
+        How many workflows were told.
     """
     told = 0
     for marker in list(query_kind(UNDELIVERED)):
@@ -219,15 +238,17 @@ def redeliver_decisions(now: datetime) -> int:
 def _redeliver(approval_id: str) -> bool:
     item = get_item(KIND, approval_id)
     request = None if item is None else _request(approval_id, item)
-    if item is None or request is None or request.status is ApprovalStatus.OPEN or request.delivery is not None:
+    if item is None or request is None or request.status is ApprovalStatus.OPEN:
         # Put down for a decision that another answer forestalled.
         write(delete_request(UNDELIVERED, approval_id))
         return False
-    return _deliver(request, item["task_token"]).delivery is Delivery.DELIVERED
+    before = request.delivery
+    after = _finish(request, item["task_token"], published="published_at" in item)
+    return before is None and after.delivery is Delivery.DELIVERED
 
 
 def _close(
-    approval_id: str, status: ApprovalStatus, reason: str, now: datetime, *, to_deliver: bool
+    approval_id: str, end: Callable[[ApprovalRequest], ApprovalRequest], now: datetime
 ) -> tuple[ApprovalRequest | None, str | None]:
     """The request after closing it, and its task token if this call has closed it."""
     for _ in range(_ATTEMPTS):
@@ -235,11 +256,12 @@ def _close(
         if item is None:
             return None, None
         before = _request(approval_id, item)
-        after = closed(before, status, reason, now)
+        after = end(before)
         if after == before:
             return before, None
-        token = _write(after, item["version"], now, to_deliver=to_deliver)
+        token = _write(after, item["version"], now, to_deliver=True)
         if token is not None:
+            _audit("approval ended", after, after.decided_by or "nobody")
             return after, token
     raise TooManyAnswersError(f"{approval_id} is being answered just now; close it again")
 
@@ -266,8 +288,29 @@ def _write(request: ApprovalRequest, version: int, now: datetime, *, to_deliver:
     return str(written["task_token"])
 
 
+def _finish(request: ApprovalRequest, token: str, *, published: bool = False) -> ApprovalRequest:
+    """Tell the workflow and publish the end. What fails in passing keeps the marker, and the sweep does it again."""
+    request = request if request.delivery is not None else _deliver(request, token)
+    if (published or _announce(request)) and request.delivery is not None:
+        _clear_marker(request)
+    return request
+
+
+def _clear_if_published(request: ApprovalRequest, item: Mapping[str, Any]) -> None:
+    """The workflow has its answer: nothing is left to do, unless the event is; then whoever decided is at it, or the sweep."""
+    if "published_at" in item:
+        _clear_marker(request)
+
+
+def _clear_marker(request: ApprovalRequest) -> None:
+    try:
+        write(delete_request(UNDELIVERED, request.approval_id))
+    except (ClientError, BotoCoreError) as error:
+        # The sweep finds that nothing is left to do.
+        log.warning("a marker stays", extra={"approval_id": request.approval_id, "error": type(error).__name__})
+
+
 def _deliver(request: ApprovalRequest, token: str) -> ApprovalRequest:
-    """Tell the workflow; on a passing failure the marker stays, and the sweep tells it again."""
     delivery = None
     try:
         delivery = _tell(request, token)
@@ -298,18 +341,33 @@ def _tell(request: ApprovalRequest, token: str) -> Delivery:
 
 
 def _settle(request: ApprovalRequest, delivery: Delivery) -> ApprovalRequest:
-    """Note what became of the decision, and take the marker away. That it was delivered outweighs that once nobody waited."""
+    """Note what became of the decision. That it was delivered outweighs that once nobody waited."""
     condition = "attribute_exists(#status)" if delivery is Delivery.DELIVERED else "attribute_not_exists(#delivery)"
     try:
         write(update_request(KIND, request.approval_id, set_={"delivery": delivery.value}, condition=condition))
     except ConditionFailedError:
         return load_request(request.approval_id) or request
-    write(delete_request(UNDELIVERED, request.approval_id))
     return replace(request, delivery=delivery)
 
 
-def _announce(detail_type: str, request: ApprovalRequest, more: Mapping[str, Any], now: datetime) -> None:
-    """Publish what was answered; it stands even if the bus is not to be reached."""
+def _announce(request: ApprovalRequest) -> bool:
+    """Publish `Approval Decided` and note it; answers whether both were done."""
+    at = request.decided_at or request.opened_at
+    if not _publish("Approval Decided", request, {**outcome(request), "via": channel(request.decided_by)}, at):
+        return False
+    try:
+        write(update_request(KIND, request.approval_id, set_={"published_at": format_instant(at)}))
+    except (ClientError, BotoCoreError) as error:
+        log.warning(
+            "it was not noted that Approval Decided was published",
+            extra={"approval_id": request.approval_id, "error": type(error).__name__},
+        )
+        return False
+    return True
+
+
+def _publish(detail_type: str, request: ApprovalRequest, more: Mapping[str, Any], now: datetime) -> bool:
+    """Publish what was answered; it stands even if the bus is not to be reached. Answers whether it was."""
     try:
         bus.publish(detail_type, {**event_detail(request, now), **more})
     except (bus.EventNotTakenError, ClientError, BotoCoreError) as error:
@@ -318,6 +376,26 @@ def _announce(detail_type: str, request: ApprovalRequest, more: Mapping[str, Any
             extra={"approval_id": request.approval_id, "error": type(error).__name__},
         )
         count("EventNotPublished")
+        return False
+    return True
+
+
+def _audit(what: str, request: ApprovalRequest, who: str, **more: str) -> None:
+    """One line for the record: who, what, when, which way. An address stands as the digest that links have too (case B41)."""
+    ended = request.decided_at
+    log.info(
+        what,
+        extra={
+            "audit": True,
+            "approval_id": request.approval_id,
+            "environment": request.environment,
+            "status": request.status.value,
+            "who": voice(who),
+            "via": channel(who),
+            **({} if ended is None else {"decided_at": format_instant(ended)}),
+            **more,
+        },
+    )
 
 
 def event_detail(request: ApprovalRequest, now: datetime) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Both are read when they are needed, which is when a person is involved: a rotate
 import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from botocore.exceptions import ClientError
 
@@ -20,15 +21,15 @@ class UnusableKeyError(Exception):
     """The secret LINK_KEY_SECRET holds no key that could sign; without one nobody can be asked."""
 
 
-def links(request: ApprovalRequest) -> dict[str, str]:
-    """For each approver with a mail address their own link, which decides until the request's `decide_by`.
+def links(request: ApprovalRequest, now: datetime) -> dict[str, str]:
+    """For each person with a mail address who may answer now their own link, which decides until the request's `decide_by`.
 
     Raises:
         UnusableKeyError, ClientError: no key, or no address of the API.
     """
     parameter = client("ssm").get_parameter(Name=os.environ["API_URL_PARAMETER"])
     base, key = parameter["Parameter"]["Value"].rstrip("/"), _key("AWSCURRENT")
-    mailed = [approver for approver in request.approvers if "@" in approver]
+    mailed = [approver for approver in request.asked(now) if "@" in approver]
     return {approver: signed_link(base, request.approval_id, approver, request.decide_by, key) for approver in mailed}
 
 

@@ -26,3 +26,8 @@ def accelerators(instance_type: str, instance_count: int | None) -> str | None:
         return None
     each, model = _ACCELERATORS[instance_type]
     return f"{each * instance_count} {model}"
+
+
+def accelerators_each(instance_type: str) -> int | None:
+    """Accelerators of one instance; None when the type is not known."""
+    return _ACCELERATORS[instance_type][0] if instance_type in _ACCELERATORS else None

@@ -10,15 +10,17 @@ DRY_RUN = (
 )
 
 
-def question(request: ApprovalRequest, link: str, *, dry_run: bool) -> Mail:
+def question(request: ApprovalRequest, link: str, *, dry_run: bool, reminder: bool = False) -> Mail:
     """Ask about one extension or one new block.
 
     Args:
         link: the recipient's own signed link.
         dry_run: whether PurchaseMode is not `live`, so that a yes moves no money.
+        reminder: whether the recipient was asked before and has not answered.
     """
     name = one_line(request.environment, LONGEST_NAME)
     asked = f"New block for {name}" if request.what is What.BLOCK else f"Extend {name}"
+    asked = f"Reminder: {asked[0].lower()}{asked[1:]}" if reminder else asked
     closing = [
         "Opening the page decides nothing. The link is yours alone: whoever has it can answer in your name, so don't forward it.",
     ]

@@ -18,7 +18,7 @@ from blockkeeper.domain.approval import (
     What,
     decision_line,
     facts,
-    moment,
+    local,
     question_line,
 )
 from blockkeeper.domain.approval_mail import DRY_RUN
@@ -107,7 +107,7 @@ def plain_page(title: str, paragraphs: Iterable[str]) -> str:
 
 def _story(request: ApprovalRequest, *, dry_run: bool) -> Iterable[str]:
     """What happened and what happens next."""
-    until = f"The block ends on {moment(request.current_end)}; its groups drain before that."
+    until = f"The block ends on {local(request, request.current_end)}; its groups drain before that."
     match request.status:
         case ApprovalStatus.OPEN:
             yield question_line(request)

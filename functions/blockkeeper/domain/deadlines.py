@@ -22,6 +22,9 @@ LAST_PAYMENT_LEAD = timedelta(minutes=35)
 TERMINATION_LEAD = timedelta(minutes=30)
 ULTRASERVER_TERMINATION_LEAD = timedelta(minutes=60)
 DEFAULT_PAYMENT_MARGIN = timedelta(hours=2)
+# When a policy decides because nobody has, it does so this long before the last moment to decide: the buyer looks again, and buys
+# nothing after it.
+POLICY_LEAD = timedelta(minutes=15)
 # A scheduled action may run up to two minutes late (Auto Scaling User Guide, "Scheduled scaling").
 SCHEDULED_ACTION_LATENESS = timedelta(minutes=2)
 DRAIN_MARGIN = timedelta(minutes=5)

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from blockkeeper.domain.durations import IllegalDurationError, extension_hours
-from blockkeeper.domain.environment import Status, parse_environment
-from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.environment import DEFAULT_REMINDER_HOURS, UTC_ZONE, OnTimeout, Status, parse_environment
+from blockkeeper.domain.instants import format_instant, is_time_zone, parse_instant
 from blockkeeper.domain.problem import Problem
 from blockkeeper.domain.purchase_policy import missing_policy
 from blockkeeper.domain.reservation import Reservation
@@ -32,6 +32,11 @@ DEFAULTS: Mapping[str, Any] = {
     "require_approval": True,
     "approvers": [],
     "quorum": 1,
+    "four_eyes": True,
+    "reminder_hours": list(DEFAULT_REMINDER_HOURS),
+    "escalate_to": [],
+    "on_timeout": OnTimeout.REJECT.value,
+    "time_zone": UTC_ZONE,
     "fallback_days": [],
     "groups": [],
 }
@@ -55,6 +60,7 @@ def rule_problems(record: Mapping[str, Any], now: datetime, before: Mapping[str,
         *_name_problems(record),
         *_length_problems(record),
         *_approver_problems(record),
+        *_answer_problems(record),
         *_time_problems(record, now, before or {}),
         *_group_problems(record),
     ]
@@ -214,6 +220,36 @@ def _approver_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
     if "approvers" in record and quorum > max(1, len(approvers)):
         rule = f"it is at most the number of approvers, which is {len(approvers)}"
         yield Problem("quorum", f"is {quorum}", rule, f"use {max(1, len(approvers))}, or name more approvers")
+
+
+def _answer_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
+    """Who else may answer, and what no answer means."""
+    approvers = {_person(approver) for approver in record.get("approvers") or []}
+    second = record.get("escalate_to") or []
+    if approvers & {_person(approver) for approver in second}:
+        rule = "the second list is asked when the first has not answered"
+        yield Problem("escalate_to", "names somebody of approvers", rule, "name other people")
+    if second and record.get("escalate_hours") is None:
+        rule = "escalate_to is asked that many hours before the last moment to answer"
+        yield Problem("escalate_hours", "is missing", rule, "set it, such as 4")
+    if record.get("escalate_hours") is not None and not second:
+        yield Problem("escalate_to", "is empty", "escalate_hours needs somebody to ask", "name them, or leave both out")
+    if record.get("on_timeout") == OnTimeout.APPROVE and record.get("max_upfront_fee") is None:
+        rule = "nothing is bought unasked without a ceiling"
+        yield Problem("on_timeout", "is approve", rule, "set max_upfront_fee, or use reject")
+    enroller = record.get("enrolled_by")
+    if record.get("four_eyes") is not False and enroller and approvers == {_person(enroller)}:
+        rule = "with four_eyes whoever enrolled the block cannot approve alone"
+        yield Problem(
+            "approvers", "names only who enrolled it", rule, "name somebody else too, or set four_eyes to false"
+        )
+    if record.get("time_zone") is not None and not is_time_zone(record["time_zone"]):
+        yield Problem(
+            "time_zone",
+            f"is {record['time_zone']}",
+            "it is the IANA name of a time zone",
+            "write it as in Europe/Berlin",
+        )
 
 
 def _person(approver: str) -> str:

@@ -32,6 +32,17 @@ class Status(StrEnum):
     ERROR = "ERROR"
 
 
+class OnTimeout(StrEnum):
+    """What no answer means."""
+
+    REJECT = "reject"
+    APPROVE = "approve"
+
+
+DEFAULT_REMINDER_HOURS = (24, 6, 2)
+UTC_ZONE = "UTC"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """A group of instances that follows the block: an Auto Scaling group, or an EKS managed node group.
@@ -77,6 +88,13 @@ class Environment:
     require_approval: bool
     approvers: tuple[str, ...] = ()
     quorum: int = 1
+    four_eyes: bool = True
+    enrolled_by: str | None = None
+    reminder_hours: tuple[int, ...] = DEFAULT_REMINDER_HOURS
+    escalate_to: tuple[str, ...] = ()
+    escalate_hours: int | None = None
+    on_timeout: OnTimeout = OnTimeout.REJECT
+    time_zone: str = UTC_ZONE
     max_upfront_fee: Decimal | None = None
     extend_until: datetime | None = None
     fallback_days: tuple[int, ...] = ()
@@ -133,6 +151,14 @@ def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, .
         require_approval=record.get("require_approval") is not False,
         approvers=tuple(record.get("approvers") or default_approvers),
         quorum=int(record.get("quorum") or 1),
+        four_eyes=record.get("four_eyes") is not False,
+        enrolled_by=record.get("enrolled_by"),
+        reminder_hours=tuple(int(hours) for hours in record.get("reminder_hours", DEFAULT_REMINDER_HOURS)),
+        escalate_to=tuple(record.get("escalate_to") or ()),
+        escalate_hours=None if record.get("escalate_hours") is None else int(record["escalate_hours"]),
+        # Only the exact word spends money without a person (case B16).
+        on_timeout=OnTimeout.APPROVE if record.get("on_timeout") == OnTimeout.APPROVE else OnTimeout.REJECT,
+        time_zone=record.get("time_zone") or UTC_ZONE,
         max_upfront_fee=None if record.get("max_upfront_fee") is None else parse_usd(record["max_upfront_fee"]),
         extend_until=_instant(record.get("extend_until")),
         fallback_days=tuple(int(days) for days in record.get("fallback_days") or ()),

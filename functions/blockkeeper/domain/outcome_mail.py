@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blockkeeper.domain.approval import moment
-from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.instants import moment, parse_instant
 from blockkeeper.domain.mail import Mail, compose, one_line
 from blockkeeper.domain.money import format_usd, parse_usd
 

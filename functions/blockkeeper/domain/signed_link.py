@@ -53,6 +53,12 @@ def approver_id(approver: str) -> str:
     return _base64url(hashlib.sha256(approver.lower().encode()).digest())[:22]
 
 
+def voice(who: str) -> str:
+    """How whoever answers is named in logs: an address, also one behind `api:`, as its `approver_id`, anything else as it is."""
+    way, _, name = who.rpartition(":") if "@" in who else ("", "", who)
+    return f"{way}:{approver_id(name)}" if way else approver_id(name) if "@" in name else name
+
+
 def signed_link(base: str, approval_id: str, approver: str, expires: datetime, key: bytes) -> str:
     """The link of one approver.
 

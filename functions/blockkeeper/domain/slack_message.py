@@ -18,7 +18,7 @@ from blockkeeper.domain.approval import (
     Delivery,
     What,
     facts,
-    moment,
+    local,
     question_line,
 )
 from blockkeeper.domain.approval_mail import DRY_RUN
@@ -103,7 +103,7 @@ def notice(title: str, opening: str, rows: Sequence[tuple[str, str]], closing: I
 
 def reject_form(request: ApprovalRequest) -> Block:
     """The modal that asks for a reason before a no; only its button rejects. It carries the request's id and nothing else."""
-    asked = f"Reject {request.environment}: {format_usd(request.upfront_fee)}, until {moment(request.new_end)}?"
+    asked = f"Reject {request.environment}: {format_usd(request.upfront_fee)}, until {local(request, request.new_end)}?"
     field = {
         "type": "plain_text_input",
         "action_id": REASON,
@@ -180,13 +180,13 @@ def _units(text: str) -> int:
 
 
 def _decision(request: ApprovalRequest) -> str:
-    when = "" if request.decided_at is None else f" on {moment(request.decided_at)}"
+    when = "" if request.decided_at is None else f" on {local(request, request.decided_at)}"
     return f"*{request.status.value.capitalize()}* by {name(request.decided_by or 'nobody')}{when}."
 
 
 def _story(request: ApprovalRequest, outcome: str | None) -> Iterable[str]:
     """What happened and what happens next."""
-    until = f"The block ends on {moment(request.current_end)}; its groups drain before that."
+    until = f"The block ends on {local(request, request.current_end)}; its groups drain before that."
     match request.status:
         case ApprovalStatus.OPEN:
             yield question_line(request)
@@ -217,7 +217,7 @@ def _buttons(request: ApprovalRequest, *, dry_run: bool) -> Block:
     )
     confirm = {
         "title": _plain("Approve this purchase?"),
-        "text": _plain(f"{request.environment}, until {moment(request.new_end)}. {words}"[:LONGEST_CONFIRM]),
+        "text": _plain(f"{request.environment}, until {local(request, request.new_end)}. {words}"[:LONGEST_CONFIRM]),
         "confirm": _plain("Approve"),
         "deny": _plain("Back"),
     }

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from blockkeeper.domain.approval import moment
-from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.instants import moment, parse_instant
 from blockkeeper.domain.mail import one_line
 from blockkeeper.domain.money import format_usd, parse_usd
 from blockkeeper.domain.outcome_mail import LONGEST_NAME, outcome_words

@@ -42,6 +42,7 @@ RECORD = {
     "require_approval": True,
     "approvers": ["maria@example.com", "jo@example.com"],
     "quorum": 1,
+    "reminder_hours": [],
     "max_upfront_fee": "12000",
     "version": 1,
 }

@@ -23,18 +23,25 @@ VARIABLES = {
 }
 
 
+told_events: list[tuple[str, str]] = []
+
+
 @pytest.fixture
 def sent(monkeypatch):
     """A table, and what was told to which task token."""
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
     told = []
+    told_events.clear()
 
     def tell(request, token):
         told.append((token, outcome(request)["decision"]))
         return Delivery.DELIVERED
 
     monkeypatch.setattr(approvals, "_tell", tell)
+    monkeypatch.setattr(
+        approvals.bus, "publish", lambda name, detail: told_events.append((name, detail.get("decision")))
+    )
     _forget_clients()
     with mock_aws():
         boto3.client("dynamodb").create_table(
@@ -79,6 +86,7 @@ def test_of_two_people_in_the_same_second_the_first_writer_wins_case_b06(sent, m
     assert decided.answer is Answer.ALREADY_DECIDED
     assert "Rejected by jo@example.com" in decided.message
     assert sent == [("token-1", "rejected")]
+    assert told_events == [("Approval Decided", "rejected")]
     assert get_item("approval", ID)["status"] == "REJECTED"
 
 
@@ -109,12 +117,12 @@ def test_a_decision_during_a_new_wait_answers_the_new_wait(sent, monkeypatch):
 def test_a_decision_during_closing_counts_case_b04(monkeypatch):
     ask()
     meanwhile(monkeypatch, lambda: approvals.decide(ID, Decision.APPROVE, MARIA, None, NOW))
-    assert approvals.expire(ID, "nobody answered", NOW).status is ApprovalStatus.APPROVED
+    assert approvals.expire(ID, NOW, may_buy=False).status is ApprovalStatus.APPROVED
 
 
 def test_closing_during_a_decision_counts_case_b04(sent, monkeypatch):
     ask()
-    meanwhile(monkeypatch, lambda: approvals.expire(ID, "nobody answered", NOW))
+    meanwhile(monkeypatch, lambda: approvals.expire(ID, NOW, may_buy=False))
     decided = approvals.decide(ID, Decision.APPROVE, MARIA, None, NOW)
     assert decided.answer is Answer.EXPIRED
     assert "nothing was bought" in decided.message
@@ -123,7 +131,7 @@ def test_closing_during_a_decision_counts_case_b04(sent, monkeypatch):
 
 def test_the_marker_of_a_decision_that_was_forestalled_is_cleared_by_the_sweep(sent, monkeypatch):
     ask()
-    meanwhile(monkeypatch, lambda: approvals.expire(ID, "nobody answered", NOW))
+    meanwhile(monkeypatch, lambda: approvals.expire(ID, NOW, may_buy=False))
     approvals.decide(ID, Decision.APPROVE, MARIA, None, NOW)
     assert get_item("undelivered", ID) is not None
     assert approvals.redeliver_decisions(NOW + timedelta(minutes=15)) == 0
@@ -147,7 +155,7 @@ def test_a_request_that_always_changes_is_not_decided_blindly(monkeypatch):
     with pytest.raises(approvals.TooManyAnswersError):
         approvals.decide(ID, Decision.APPROVE, MARIA, None, NOW)
     with pytest.raises(approvals.TooManyAnswersError):
-        approvals.expire(ID, "nobody answered", NOW)
+        approvals.expire(ID, NOW, may_buy=False)
     assert get_item("approval", ID)["status"] == "OPEN"
 
 

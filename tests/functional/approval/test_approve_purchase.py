@@ -25,7 +25,7 @@ def test_a_yes_ends_the_wait_with_who_and_why(story):
     assert [mail.destinations["ToAddresses"] for mail in story.mails()] == [["maria@example.com"], ["jo@example.com"]]
     story.answer(story.link(), "approve", "needed")
     assert (execution.status, execution.output) == ("SUCCEEDED", YES)
-    assert execution.path == ["Is there time to ask", "Ask the approvers"]
+    assert execution.path == ["Close or wait", "Is there time to wait", "Ask the approvers"]
     assert (story.item()["status"], story.item()["delivery"], story.undelivered()) == ("APPROVED", "delivered", False)
     assert [(name, detail["approval_id"], detail.get("decision")) for name, detail in story.told()] == [
         ("Approval Requested", ID, None),
@@ -50,7 +50,7 @@ def test_no_answer_is_a_no_at_the_deadline_case_b04(story):
     assert (execution.status, execution.output["decision"]) == ("SUCCEEDED", "expired")
     assert execution.stopped_at == DECIDE_BY
     assert "nobody answered" in execution.output["reason"]
-    assert execution.path[-1] == "Close as expired"
+    assert execution.path[-1] == "Answered"
     assert story.status() == "EXPIRED"
 
 
@@ -85,7 +85,7 @@ def test_a_yes_just_before_the_timeout_counts_case_b04(story, monkeypatch, code)
     assert answer.status == 200
     assert ("no longer waits" if code == "TaskTimedOut" else "told again within minutes") in answer.body
     story.world.run_until_idle()
-    assert execution.path[-1] == "Close as expired"
+    assert execution.path[-1] == "Answered"
     assert (execution.output["decision"], execution.output["decided_by"]) == ("approved", "maria@example.com")
     assert (story.status(), story.item()["delivery"], story.undelivered()) == ("APPROVED", "delivered", False)
 
@@ -135,7 +135,7 @@ def test_a_second_start_after_the_decision_and_the_deadline_is_answered_too(stor
     story.answer(story.link(), reason="needed")
     story.world.run_until(DECIDE_BY + MINUTE)
     again = story.ask("second")
-    assert (again.output, again.path[-1]) == (YES, "Close as expired")
+    assert (again.output, again.path[-1]) == (YES, "Answered")
 
 
 def test_a_second_start_after_a_no_does_not_ask_for_a_yes(story):
@@ -258,7 +258,7 @@ def test_without_time_left_nobody_is_asked_case_b04(story, decide_by):
     execution = story.enrol().ask(decide_by=decide_by)
     assert (execution.status, execution.output["decision"]) == ("SUCCEEDED", "expired")
     assert "nobody was asked" in execution.output["reason"]
-    assert execution.path == ["Is there time to ask", "Close as expired"]
+    assert execution.path == ["Close or wait", "Is there time to wait", "Answered"]
     assert (story.mails(), story.item()) == ([], None)
 
 
