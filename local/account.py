@@ -3,10 +3,13 @@
 Answers are checked against botocore's own service model, so that they cannot drift from the SDK.
 """
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
@@ -88,8 +91,6 @@ class Account:
         return {"IdentityType": kind, "VerifiedForSendingStatus": True}
 
     def _suppression(self, params: dict[str, Any]) -> dict[str, Any]:
-        from datetime import UTC, datetime
-
         address = params["EmailAddress"]
         if address not in self.suppressed:
             raise AccountError("NotFoundException", "Email address is not on your suppression list.", 404)
@@ -165,3 +166,46 @@ def attach(emitter: Any, account: Account) -> None:
 
         emitter.register(f"before-parameter-build.{service}.{operation}", note)
         emitter.register(f"before-call.{service}.{operation}", call)
+
+
+_QUOTA_TARGET = b"ServiceQuotasV20190624."
+_SUPPRESSED = "/v2/email/suppression/addresses/"
+
+
+class HttpAnswer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def takes(method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request is for a call that MiniStack does not know: Service Quotas, and one address of SES's suppression list.
+
+    IAM is not asked about these: MiniStack checks permissions only of what it answers itself.
+    """
+    return headers.get(b"x-amz-target", b"").startswith(_QUOTA_TARGET) or (
+        method == "GET" and path.startswith(_SUPPRESSED)
+    )
+
+
+def over_http(account: Account, path: str, headers: Mapping[bytes, bytes], body: bytes) -> HttpAnswer:
+    """Answer a request that `takes` has taken, in the wire format of its service."""
+    target = headers.get(b"x-amz-target", b"").decode()
+    if target:
+        service, operation, params = "service-quotas", target.rpartition(".")[2], json.loads(body or b"{}")
+    else:
+        address = unquote(path.removeprefix(_SUPPRESSED))
+        service, operation, params = "sesv2", "GetSuppressedDestination", {"EmailAddress": address}
+    kind = b"application/x-amz-json-1.1" if target else b"application/json"
+    try:
+        status, answer, error = 200, account.answer(service, operation, params), b""
+    except AccountError as refused:
+        status, answer, error = (
+            refused.status,
+            {"__type": refused.code, "message": refused.message},
+            refused.code.encode(),
+        )
+    text = json.dumps(answer, default=lambda at: at.timestamp()).encode()
+    return HttpAnswer(status, [(b"content-type", kind), *([(b"x-amzn-errortype", error)] if error else [])], text)

@@ -15,7 +15,8 @@ API Gateway: an API with the URL `https://{id}.execute-api...amazonaws.com/{stag
 (`LocalAws.api_url`). Mails are at `/_ministack/ses/messages`. A Slack is at `/_slack/` (`local/slack/asgi.py`).
 
 Control, in JSON, under `/_blockkeeper/`: `GET|POST clock` (`set`, `advance_seconds`, `speed`), `GET state`, `POST fleet`,
-`GET|POST|DELETE faults`, `POST market` (`throttle`, `older_event_names`), `GET events`, `GET calls`.
+`GET|POST|DELETE faults`, `POST market` (`throttle`, `older_event_names`), `POST account` (`quotas`, `suppressed`),
+`GET events`, `GET calls`.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
+from local.account import Account, over_http, takes
 from local.clock import MarketClock
 from local.market import LostAnswerError, Market, MarketError, wire
 from local.market.events import instant_text, plain
@@ -60,6 +62,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 # -- the server's process
 
+# What MiniStack does not know of the account; the control `account` changes it.
+_ACCOUNT = Account()
 _lost_answer: contextvars.ContextVar[LostAnswerError | None] = contextvars.ContextVar("lost_answer", default=None)
 
 
@@ -185,6 +189,12 @@ def _app(market: Market, ministack_app: Callable[[Scope, Receive, Send], Awaitab
         if scope["type"] != "http":
             await ministack_app(scope, receive, send)
             return
+        headers = dict(scope["headers"])
+        if takes(scope["method"], scope["path"], headers):
+            answer = over_http(_ACCOUNT, scope["path"], headers, await _body(receive))
+            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send({"type": "http.response.body", "body": answer.body})
+            return
         _lost_answer.set(None)
 
         async def send_unless_lost(message: Message) -> None:
@@ -212,13 +222,17 @@ async def _cut_off(send: Send) -> None:
 # -- control
 
 
-async def _control(market: Market, scope: Scope, receive: Receive, send: Send) -> None:
+async def _body(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()
         body += message.get("body", b"")
         if not message.get("more_body"):
-            break
+            return body
+
+
+async def _control(market: Market, scope: Scope, receive: Receive, send: Send) -> None:
+    body = await _body(receive)
     action = (scope["method"], scope["path"].removeprefix(_CONTROL))
     try:
         perform = _CONTROLS[action]
@@ -320,6 +334,15 @@ def _set_market(market: Market, change: dict[str, Any]) -> dict[str, Any]:
     return {"throttle": market.throttle.enabled, "older_event_names": market.older_event_names}
 
 
+def _set_account(_: Market, change: dict[str, Any]) -> dict[str, Any]:
+    unknown = change.keys() - {"quotas", "suppressed"}
+    if unknown:
+        raise ValueError(f"unknown fields {sorted(unknown)}; the account takes quotas and suppressed")
+    _ACCOUNT.quotas |= change.get("quotas", {})
+    _ACCOUNT.suppressed |= change.get("suppressed", {})
+    return {"quotas": _ACCOUNT.quotas, "suppressed": _ACCOUNT.suppressed}
+
+
 def _events(market: Market, _: Any) -> list[dict[str, Any]]:
     return list(market.events)
 
@@ -337,6 +360,7 @@ _CONTROLS: dict[tuple[str, str], Callable[[Market, Any], Any]] = {
     ("POST", "faults"): _add_faults,
     ("DELETE", "faults"): _clear_faults,
     ("POST", "market"): _set_market,
+    ("POST", "account"): _set_account,
     ("GET", "events"): _events,
     ("GET", "calls"): _calls,
 }

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from blockkeeper.aws.calls import CALLS
 from local.engine.coverage import missing_branches
 from local.engine.template import Template
 from local.engine.world import ACCOUNT, REGION, ROOT
@@ -34,13 +35,24 @@ def test_each_function_is_granted_exactly_the_calls_that_it_makes(function, ran)
     assert granted - made - _NOT_SEEN_HERE == set(), "grants that no test needs"
 
 
+def test_case_b40_each_call_that_is_made_is_looked_for_at_the_start(ran):
+    """A call that the doctor does not look for would be missed when boto3 does not know it."""
+    made = {(service, operation) for calls in ran.calls.values() for service, operation in calls}
+    known = {(_word(service), operation) for service, operations in CALLS.items() for operation in operations}
+    assert {(_word(service), operation) for service, operation in made} <= known
+
+
 def test_only_the_buyer_may_purchase():
     buyers = [name for name in TEMPLATE.functions if any("Purchase" in action for action in _granted(name))]
     assert buyers == ["BuyExtension"]
 
 
+def _word(service):
+    return re.sub(r"[^a-z0-9]", "", service.lower())
+
+
 def _actions(service, operation):
-    service = re.sub(r"[^a-z0-9]", "", service.lower())
+    service = _word(service)
     if (service, operation) in _ACTIONS:
         return _ACTIONS[service, operation]
     return {f"{_SERVICES.get(service, service)}:{operation}"}

@@ -213,3 +213,18 @@ def test_the_server_ends_with_its_parent() -> None:
 def reachable(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_quotas_and_the_suppression_list_are_those_that_the_control_sets(aws: LocalAws):
+    quotas, ses = aws.client("service-quotas"), aws.client("sesv2")
+    code = "L-DA6814F2"
+    assert quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"] > 0
+    with pytest.raises(ses.exceptions.NotFoundException):
+        ses.get_suppressed_destination(EmailAddress="ann+a@example.com")
+    aws.control("POST", "account", {"quotas": {code: None}, "suppressed": {"ann+a@example.com": "BOUNCE"}})
+    with pytest.raises(quotas.exceptions.NoSuchResourceException):
+        quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)
+    assert quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"] == 0
+    assert (
+        ses.get_suppressed_destination(EmailAddress="ann+a@example.com")["SuppressedDestination"]["Reason"] == "BOUNCE"
+    )
