@@ -279,7 +279,7 @@ def restart_schedules(clock: MarketClock) -> None:
 
 
 def resources_of_calls(market: Market) -> None:
-    """Name the resource that IAM authorizes: the reservation of a purchase, the group of an Auto Scaling call, a mail's sender.
+    """Name the resource that IAM authorizes: a purchase's reservation, an Auto Scaling call's group, a mail's sender, a simulated role.
 
     Source: Service Authorization Reference, "Amazon EC2", "Amazon EC2 Auto Scaling" and "Amazon Simple Email Service v2".
     """
@@ -297,6 +297,8 @@ def resources_of_calls(market: Market) -> None:
             group = market.groups.get(account_id, region, name) if name else None
             if group is not None:
                 return group.arn
+        if service == "iam" and action == "SimulatePrincipalPolicy":
+            return str(iam_actions._query_param(query_params, "PolicySourceArn"))
         if service == "ses" and path == "/v2/email/outbound-emails":
             return f"arn:aws:ses:{region}:{account_id}:identity/{json.loads(body)['FromEmailAddress']}"
         return str(extract(service, method, path, headers, body, query_params, region, account_id))

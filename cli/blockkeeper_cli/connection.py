@@ -126,6 +126,7 @@ class Connection:
             sender=os.environ.get("SENDER_EMAIL", ""),
             member_role=os.environ["MEMBER_ROLE_NAME"],
             buyer_role=role,
+            inside=False,
         )
 
     @cached_property

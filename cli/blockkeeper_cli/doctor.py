@@ -32,12 +32,16 @@ def doctor(
     connection.output("TableName")
     from blockkeeper.aws.environments import list_environments
     from blockkeeper.aws.examination import examine
-    from blockkeeper.domain.doctor import Check, Severity
+    from blockkeeper.aws.findings import stored_findings
+    from blockkeeper.domain.doctor import Check, Severity, compare, merged
 
     records = list(list_environments())
     if pk is not None and pk not in {record["PK"] for record in records}:
         raise CommandError(f"{pk} is not enrolled; `blockkeeper status` lists what is")
-    findings = examine(connection.as_stack(), records, clock.now(), pk).findings
+    examination = examine(connection.as_stack(), records, clock.now(), pk)
+    # What the caller may not read the daily look may have: what it found there stands until somebody looks again.
+    standing = compare(stored_findings(), examination.findings, examination.unread).standing
+    findings = merged([*examination.findings, *(each for each in standing if pk is None or each.is_about(pk))])
     if json_:
         output.show_json([finding.as_json() for finding in findings])
     elif findings:

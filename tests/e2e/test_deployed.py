@@ -85,6 +85,32 @@ def test_the_command_line_reads_the_deployed_stack(deployed, asked):
     json.loads(shown.stdout)
 
 
+def test_the_doctor_reads_all_that_it_looks_at_with_its_own_role_and_tells_what_it_finds_once(deployed):
+    reservation_id = "cr-0e2e0000000000d0c"
+    deployed.block(reservation_id, start="now-2d", end="now+20d@11:30")
+    group = {"name": "sick", "region": "us-east-1", "availability_zone": "us-east-1b", "reservation_id": reservation_id}
+    nodes = {"kubernetes.io/cluster/ml": "owned"}
+    deployed.aws.control("POST", "fleet", {"groups": [group | {"min": 0, "max": 4, "desired": 4, "tags": nodes}]})
+    deployed.enrol("sick", reservation_id, groups=[{"auto_scaling_group": "sick"}])
+    answers = [_invoke(deployed, "Doctor", {"time": f"{deployed.now():%Y-%m-%dT%H:%M:%SZ}"}) for _ in range(2)]
+    assert [answer["unread"] for answer in answers] == [[], []]
+    assert answers[0]["new"] >= 2
+    assert answers[1]["new"] == 0
+    mails = eventually(lambda: [mail for mail in deployed.stack.mails() if "sick@example.com" in mail["To"]])
+    assert [mail["Subject"] for mail in mails] == ["sick: 2 findings"]
+    assert "use1-az1" in mails[0]["BodyText"]
+
+
+def _invoke(deployed, function, event):
+    resource = {"StackName": "blockkeeper", "LogicalResourceId": function}
+    described = deployed.aws.client("cloudformation").describe_stack_resource(**resource)
+    name = described["StackResourceDetail"]["PhysicalResourceId"]
+    answer = deployed.aws.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
+    payload = json.loads(answer["Payload"].read())
+    assert "FunctionError" not in answer, payload
+    return payload
+
+
 @pytest.mark.parametrize("older_names", [False, True])
 def test_case_b01_ec2s_event_starts_a_sweep_in_either_spelling(deployed, older_names):
     reservation_id = f"cr-0e2e000000000001{int(older_names)}"
@@ -113,7 +139,8 @@ def test_case_b01_ec2s_event_starts_a_sweep_in_either_spelling(deployed, older_n
 
 
 @pytest.mark.parametrize(
-    ("role_of", "may"), [("SearchOfferings", False), ("ApiFunction", False), ("BuyExtension", True)]
+    ("role_of", "may"),
+    [("SearchOfferings", False), ("ApiFunction", False), ("Doctor", False), ("BuyExtension", True)],
 )
 def test_only_the_buyers_role_may_purchase(deployed, asked, role_of, may):
     resource = {"StackName": "blockkeeper", "LogicalResourceId": f"{role_of}Role"}

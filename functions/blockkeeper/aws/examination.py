@@ -46,6 +46,7 @@ class Stack:
         approvers: who is asked when a record names nobody.
         buyer_role: ARN of the role that orders in the stack's own account; None when it could not be learnt.
         slack: whether a Slack channel is configured.
+        inside: whether the stack's own function looks; the roles in other accounts trust no person.
     """
 
     account: str
@@ -55,6 +56,7 @@ class Stack:
     member_role: str
     buyer_role: str | None
     slack: bool = False
+    inside: bool = True
 
 
 @dataclass(slots=True)
@@ -124,13 +126,7 @@ def examine(stack: Stack, records: Iterable[Record], now: datetime, only: str | 
     _look_at_quotas(stack, wanted, seen, examination)
     _look_at_mail(stack, wanted, examination)
     if only is not None:
-        mine = record_subject(only)
-        ours = [
-            each
-            for each in examination.findings
-            if not each.subject.startswith("record:") or each.subject == mine or each.subject.startswith(f"{mine}/")
-        ]
-        examination.findings = ours
+        examination.findings = [each for each in examination.findings if each.is_about(only)]
     examination.findings = merged(examination.findings)
     return examination
 
@@ -155,7 +151,7 @@ def _blocks(stack: Stack, examination: Examination, regions: set[str] | None) ->
         except (ClientError, BotoCoreError) as error:
             lost.add(account)
             examination.unread.add(account_subject(account))
-            examination.add([doctor_account.member_role(account, stack.member_role, _reason(error)[0])])
+            examination.add([_not_assumed(stack, account, error)])
             continue
         _look_at_permission(stack, account, examination)
     for account, region in stack.targets:
@@ -169,6 +165,15 @@ def _blocks(stack: Stack, examination: Examination, regions: set[str] | None) ->
         if account in lost or len(examination.findings) > before:
             seen.unread.add(region)
     return seen
+
+
+def _not_assumed(stack: Stack, account: str, error: Exception) -> Finding:
+    if stack.inside:
+        return doctor_account.member_role(account, stack.member_role, _reason(error)[0])
+    reason = f"role {stack.member_role} lets only the stack's functions in"
+    return could_not_read(
+        account_subject(account), "the account", reason, "what the daily look found there is shown instead"
+    )
 
 
 def _note(entry: dict[str, Any], account: str, region: str, seen: _Seen, examination: Examination) -> None:

@@ -114,6 +114,10 @@ class Finding:
         """What makes it the same finding tomorrow."""
         return f"{self.subject}#{self.check}"
 
+    def is_about(self, pk: str) -> bool:
+        """Whether it concerns a record: its own, or what is about no single record."""
+        return record_of(self.subject) in {pk, None}
+
     def as_json(self) -> dict[str, str]:
         """Its fields as text."""
         return {name: str(value) for name, value in asdict(self).items()}

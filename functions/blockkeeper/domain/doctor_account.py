@@ -62,10 +62,10 @@ def quota(account: str, region: str, kind: str, vcpus: int, limit: float | None)
     name = f"Concurrent {kind.capitalize()} Capacity Blocks per account"
     if limit is None:
         problem = f"the quota of family {kind} is unknown here: AWS's page names no code for it"
-        remedy = f"look it up under Service Quotas, Amazon EC2, {name}; {vcpus} vCPUs are in use"
+        remedy = f"look for Concurrent ... Capacity Blocks under Service Quotas, Amazon EC2; one enrolled block has {vcpus} vCPUs"
         yield finding(Check.QUOTA, subject, problem, remedy, Severity.UNKNOWN)
     elif limit < vcpus:
-        problem = f"{name} is {limit:g} vCPUs; one block of {kind} that is enrolled has {vcpus}"
+        problem = f"{name} is {limit:g} vCPUs; one enrolled block has {vcpus}"
         remedy = (
             f"`aws service-quotas request-service-quota-increase --region {region} --service-code ec2"
             f" --quota-code {QUOTA_CODES[kind]} --desired-value {vcpus}`"

@@ -22,6 +22,10 @@ HANDLER_TAG = "aws-node-termination-handler/managed"
 _CLUSTER_TAG_PREFIX = "kubernetes.io/cluster/"
 _FLOATING = frozenset({"$Latest", "$Default"})
 _MINUTE = timedelta(minutes=1)
+# What the handler's own documents set up.
+_USUAL_HOOK = timedelta(minutes=5)
+# A start that the sweep has to make up for is made up for within its schedule; an hour leaves room for a rare one.
+_GROWN_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,10 @@ def look_at_group(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str,
         yield from (mixed_instances if setup.mixed else market_type)(setup, setup.template, subject)
         yield from reservation_target(setup, setup.template, blocks, subject)
     yield from subnet_zone(setup, blocks, subject)
-    yield from sizes(setup, blocks, subject)
+    yield from sizes(setup, blocks, subject, now)
     yield from lifecycle_hooks(setup, blocks, subject, now)
     yield from standing_in_the_way(setup, subject)
-    yield from termination_handler(setup, subject)
+    yield from termination_handler(setup, blocks, subject)
 
 
 def group_missing(name: str, region: str, subject: str) -> Finding:
@@ -282,7 +286,7 @@ def subnet_zone(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -
         yield finding(Check.SUBNET_ZONE, subject, problem, remedy)
 
 
-def sizes(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -> Iterator[Finding]:
+def sizes(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str, now: datetime) -> Iterator[Finding]:
     """Instances against the blocks that are there now."""
     active = [block for block in blocks if block.reservation.state == "active"]
     waiting = [block for block in blocks if not block.reservation.ended and block not in active]
@@ -294,6 +298,10 @@ def sizes(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -> Iter
     if active and all(block.size is not None for block in active) and setup.desired > level:
         problem = f"it wants {setup.desired} instances; {names} gives it {level}"
         remedy = f"{_update(setup)} --max-size {level} --desired-capacity {level}`"
+        yield finding(Check.GROUP_SIZE, subject, problem, remedy, Severity.WARNING)
+    elif setup.maximum < (settled := sum(block.size or 0 for block in active if _settled(setup, block, now))):
+        problem = f"its maximum is {setup.maximum}; {names} gives it {settled}"
+        remedy = f"{_update(setup)} --max-size {settled}`; if it falls again, look for what else sets its sizes"
         yield finding(Check.GROUP_SIZE, subject, problem, remedy, Severity.WARNING)
     elif waiting and not active and setup.desired > 0:
         problem = f"it wants {setup.desired} instances, and {names} has not started"
@@ -313,7 +321,9 @@ def lifecycle_hooks(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: st
                 f"lifecycle hook {longest.name} may wait {_seconds(longest)} s, longer than {reservation.reservation_id} leaves"
                 f" until EC2 terminates its instances at {format_instant(deadlines.terminates_at)}"
             )
-            yield finding(Check.LIFECYCLE_HOOK, subject, problem, _put_hook(setup, longest.name, 300))
+            yield finding(
+                Check.LIFECYCLE_HOOK, subject, problem, _put_hook(setup, longest.name, int(_USUAL_HOOK.total_seconds()))
+            )
         minutes = int(block.drain / _MINUTE)
         if not block.drain or (longest is not None and longest.heartbeat >= block.drain):
             continue
@@ -345,7 +355,7 @@ def standing_in_the_way(setup: GroupSetup, subject: str) -> Iterator[Finding]:
         yield finding(Check.WARM_POOL, subject, "it has a warm pool", remedy)
 
 
-def termination_handler(setup: GroupSetup, subject: str) -> Iterator[Finding]:
+def termination_handler(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -> Iterator[Finding]:
     """What AWS Node Termination Handler needs in queue mode, on groups of self-managed Kubernetes nodes.
 
     It knows no Capacity Block event: only a terminate hook's message starts its drain.
@@ -354,7 +364,9 @@ def termination_handler(setup: GroupSetup, subject: str) -> Iterator[Finding]:
         return
     if not setup.hooks:
         problem = "its nodes have no terminating lifecycle hook, so that nobody drains them"
-        yield finding(Check.TERMINATION_HANDLER, subject, problem, _put_hook(setup, "drain", 300), Severity.WARNING)
+        drain = max([_USUAL_HOOK, *(block.drain for block in blocks)])
+        remedy = _put_hook(setup, "drain", int(drain.total_seconds()))
+        yield finding(Check.TERMINATION_HANDLER, subject, problem, remedy, Severity.WARNING)
     if not setup.tags.get(HANDLER_TAG):
         there = "is not copied to instances" if HANDLER_TAG in setup.tags else "is missing"
         remedy = (
@@ -379,6 +391,15 @@ def termination_handler(setup: GroupSetup, subject: str) -> Iterator[Finding]:
         yield finding(
             Check.TERMINATION_HANDLER, subject, f"the queue does not exist: {named}", remedy, Severity.WARNING
         )
+
+
+def _settled(setup: GroupSetup, block: GroupBlock, now: datetime) -> bool:
+    """Whether the block's start is long enough ago for the group to have grown, and its drain still to come."""
+    reservation = block.reservation
+    if reservation.start is None or now < reservation.start + _GROWN_AFTER:
+        return False
+    longest = max((hook.heartbeat for hook in setup.hooks), default=timedelta(0))
+    return now < Deadlines(end=reservation.end, ultraserver=reservation.ultraserver).drain_at(longest, block.drain)
 
 
 def _reservations(blocks: Sequence[GroupBlock]) -> list[Reservation]:

@@ -1,7 +1,14 @@
 """`blockkeeper doctor`: what a person reads, what a script sees, and that nothing is changed."""
 
-import pytest
+from datetime import UTC, datetime
 
+import pytest
+from botocore.exceptions import ClientError
+
+from blockkeeper.aws.findings import store
+from blockkeeper.domain.doctor import Changes, Check, finding
+
+NOW = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 GROUP = {
     "name": "train",
     "region": "us-east-1",
@@ -83,3 +90,32 @@ def test_nothing_is_changed_bought_or_stored(sound):
     sound("doctor")
     assert sound.everything() == before
     assert all(call.operation.startswith("Describe") for call in sound.market.calls)
+
+
+class TestAnotherAccount:
+    """Its role lets only the stack's functions in; what the daily look found there is shown instead."""
+
+    @pytest.fixture
+    def deployed(self):
+        return {"Targets": "123456789012:us-east-1,444455556666:us-east-1"}
+
+    def test_is_not_read_by_a_person_and_what_was_found_there_stands(self, sound, monkeypatch):
+        def refuse(account):
+            if account == "444455556666":
+                raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRole")
+
+        monkeypatch.setattr("blockkeeper.aws.doctor_reads.assume", refuse)
+        assert checks(sound) == {("account:444455556666", "could-not-read")}
+        assert sound("doctor").code == 3
+        sound.enrol(PK="theirs", capacity_block_id="cr-0000000000000beef", groups=[{"auto_scaling_group": "far"}])
+        found = [
+            finding(Check.WARM_POOL, "record:theirs/far", "it has a warm pool", "delete it"),
+            finding(Check.QUORUM, "record:team-vision", "quorum is 9", "lower it"),
+        ]
+        store(Changes(new=found), NOW)
+        assert checks(sound) == {
+            ("account:444455556666", "could-not-read"),
+            ("record:theirs", "could-not-read"),
+            ("record:theirs/far", "warm-pool"),
+        }
+        assert checks(sound, "team-vision") == {("account:444455556666", "could-not-read")}

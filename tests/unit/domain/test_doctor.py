@@ -106,6 +106,7 @@ E, W, U = Severity.ERROR, Severity.WARNING, Severity.UNKNOWN
         (replace(SETUP, subnets=(*SETUP.subnets, Subnet("s", "us-east-1b", "use1-az2"))), (Check.SUBNET_ZONE, E)),
         (replace(SETUP, subnets=(), zones=("us-east-1b",)), (Check.SUBNET_ZONE, E)),
         (replace(SETUP, desired=5), (Check.GROUP_SIZE, W)),
+        (replace(SETUP, maximum=3, desired=3), (Check.GROUP_SIZE, W)),
         (replace(SETUP, protected=True), (Check.SCALE_IN_PROTECTION, E)),
         (replace(SETUP, suspended=frozenset({"Launch"})), (Check.SUSPENDED_PROCESSES, E)),
         (replace(SETUP, suspended=frozenset({"ScheduledActions"})), (Check.SUSPENDED_PROCESSES, E)),
@@ -152,6 +153,14 @@ def test_case_b36_instances_that_are_wanted_before_the_start():
     assert look(replace(SETUP, desired=5), replace(BLOCK, instance_count=None)) == [], "an unknown count blames nobody"
 
 
+def test_a_maximum_below_the_block_counts_only_between_start_and_drain():
+    empty = replace(SETUP, maximum=0, desired=0)
+    assert look(empty) == [(Check.GROUP_SIZE, W)]
+    assert look(empty, replace(BLOCK, start=NOW - timedelta(minutes=30))) == [], "it may still be growing"
+    assert look(empty, replace(BLOCK, end=NOW + timedelta(minutes=37))) == [], "it has been drained"
+    assert look(empty, replace(BLOCK, end=NOW + timedelta(minutes=37), start=None)) == []
+
+
 def test_case_b08_hooks_against_the_time_and_against_the_drain():
     hour = replace(SETUP, hooks=(DRAIN, Hook("slow", timedelta(hours=1))))
     assert look(hour) == []
@@ -179,7 +188,7 @@ def test_case_b08_hooks_against_the_time_and_against_the_drain():
 )
 def test_what_the_termination_handler_needs(changes, problems):
     setup = replace(SETUP, hooks=(DRAIN,), tags=KUBERNETES, handler_rules=(QueueRule("r", "q", True),))
-    found = list(doctor_groups.termination_handler(replace(setup, **changes), SUBJECT))
+    found = list(doctor_groups.termination_handler(replace(setup, **changes), [GroupBlock(BLOCK)], SUBJECT))
     assert len(found) == len(problems)
     for each, text in zip(found, problems, strict=True):
         assert text in each.problem
