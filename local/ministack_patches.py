@@ -279,7 +279,9 @@ def restart_schedules(clock: MarketClock) -> None:
 
 
 def resources_of_calls(market: Market) -> None:
-    """Name the resource that IAM authorizes: a purchase's reservation, an Auto Scaling call's group, a mail's sender, a simulated role.
+    """Name the resource that IAM authorizes: of a purchase the reservation, of Auto Scaling the group, of a mail its sender.
+
+    And the role that IAM is asked to simulate.
 
     Source: Service Authorization Reference, "Amazon EC2", "Amazon EC2 Auto Scaling" and "Amazon Simple Email Service v2".
     """
