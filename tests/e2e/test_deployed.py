@@ -98,7 +98,7 @@ def test_the_doctor_reads_all_that_it_looks_at_with_its_own_role_and_tells_what_
     assert answers[1]["new"] == 0
     mails = eventually(lambda: [mail for mail in deployed.stack.mails() if "sick@example.com" in mail["To"]])
     assert [mail["Subject"] for mail in mails] == ["sick: 2 findings"]
-    assert "use1-az1" in mails[0]["BodyText"]
+    assert "is in us-east-1a; the group launches in us-east-1b only" in mails[0]["BodyText"]
 
 
 def _invoke(deployed, function, event):

@@ -31,6 +31,7 @@ CALLS: Mapping[str, frozenset[str]] = {
             "PurchaseCapacityBlockExtension",
         }
     ),
+    "eks": frozenset({"DescribeNodegroup"}),
     "events": frozenset({"ListRules", "ListTargetsByRule", "PutEvents"}),
     "iam": frozenset({"SimulatePrincipalPolicy"}),
     "resource-groups": frozenset({"ListGroupResources"}),

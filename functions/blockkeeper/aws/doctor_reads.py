@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from blockkeeper.aws.clients import client
 from blockkeeper.domain.doctor_account import PURCHASE_ACTION, QUOTA_CODES, Mailbox, Mailing
 from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, QueueRule, Subnet
+from blockkeeper.domain.doctor_node_groups import NodeGroup
 
 DEFAULT_HEARTBEAT_SECONDS = 3600
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
@@ -39,17 +40,44 @@ class Place:
         self._platforms: dict[str, str | None] = {}
         self._queues: dict[str, bool] = {}
 
-    def group(self, name: str) -> GroupSetup | None:
+    def group(self, name: str, node_group: tuple[str, str] | None = None) -> GroupSetup | None:
         """A group with everything that its checks need; None when there is no such group.
+
+        Args:
+            node_group: cluster and name of the EKS managed node group that it is beneath.
 
         Raises:
             ClientError, BotoCoreError: a part of it could not be read.
         """
         answer = self._client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])
         entry = next((each for each in answer["AutoScalingGroups"] if each["AutoScalingGroupName"] == name), None)
-        return None if entry is None else self._setup(entry)
+        return None if entry is None else self._setup(entry, node_group)
 
-    def _setup(self, entry: Entry) -> GroupSetup:
+    def node_group(self, cluster: str, name: str) -> NodeGroup | None:
+        """An EKS managed node group with the Auto Scaling groups beneath it; None when there is no such node group.
+
+        Raises:
+            ClientError, BotoCoreError: a part of it could not be read.
+        """
+        try:
+            entry = self._client("eks").describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceNotFoundException":
+                return None
+            raise
+        beneath = [each["name"] for each in (entry.get("resources") or {}).get("autoScalingGroups") or []]
+        issues = (entry.get("health") or {}).get("issues") or []
+        setups = [setup for each in beneath if (setup := self.group(each, (cluster, name))) is not None]
+        return NodeGroup(
+            cluster=cluster,
+            name=name,
+            region=self.region,
+            capacity_type=entry.get("capacityType"),
+            issues=tuple(f"{each.get('code')}: {each.get('message')}" for each in issues),
+            beneath=tuple(setups),
+        )
+
+    def _setup(self, entry: Entry, node_group: tuple[str, str] | None) -> GroupSetup:
         name = entry["AutoScalingGroupName"]
         policy = entry.get("MixedInstancesPolicy") or {}
         chosen = (policy.get("LaunchTemplate") or {}).get("LaunchTemplateSpecification") or entry.get("LaunchTemplate")
@@ -83,6 +111,7 @@ class Place:
             suspended=frozenset(each["ProcessName"] for each in entry.get("SuspendedProcesses") or []),
             warm_pool="WarmPoolConfiguration" in entry,
             tags=tags,
+            node_group=node_group,
         )
         # Asked for Kubernetes nodes only: who drains other instances is not for us to say.
         return replace(setup, handler_rules=self._rules_for(name)) if setup.kubernetes else setup

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from blockkeeper.aws import doctor_reads, ec2
 from blockkeeper.aws.calls import unknown_calls
-from blockkeeper.domain import doctor_account, doctor_groups, doctor_records
+from blockkeeper.domain import doctor_account, doctor_groups, doctor_node_groups, doctor_records
 from blockkeeper.domain.calendar import GroupBlock
 from blockkeeper.domain.doctor import (
     STACK,
@@ -25,6 +25,7 @@ from blockkeeper.domain.doctor import (
     merged,
     record_subject,
 )
+from blockkeeper.domain.doctor_records import group_label
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.reservation import Reservation, is_capacity_block, parse_reservation
 
@@ -237,23 +238,39 @@ def _look_at_groups(
     reservation = seen.block(environment)
     if reservation is None or reservation.ended:
         return
+    accounts = seen.seen_by(environment)
     for group in environment.groups:
-        name = group.auto_scaling_group
-        if name is None:
-            continue
-        subject = f"{record_subject(environment.pk)}/{name}"
+        label = group_label(group)
+        subject = f"{record_subject(environment.pk)}/{label}"
         with examination.reading(subject, "the group"):
-            # A shared block has groups in several accounts; each group is in one of them.
-            found = (seen.place(account, environment.region).group(name) for account in seen.seen_by(environment))
-            setup = next((each for each in found if each is not None), None)
-            if setup is None:
-                examination.add([doctor_groups.group_missing(name, environment.region, subject)])
-            else:
-                blocks = _blocks_of(name, environment.region, environments, seen)
-                examination.add(doctor_groups.look_at_group(setup, blocks, subject, now))
+            blocks = _blocks_of(label, environment.region, environments, seen)
+            places = [seen.place(account, environment.region) for account in accounts]
+            if group.auto_scaling_group is not None:
+                examination.add(_look_at_group(group.auto_scaling_group, places, blocks, subject, now=now))
+            elif group.eks_cluster is not None and group.eks_nodegroup is not None:
+                examination.add(_look_at_node_group(group.eks_cluster, group.eks_nodegroup, places, blocks, subject))
 
 
-def _blocks_of(name: str, region: str, environments: list[Environment], seen: _Seen) -> list[GroupBlock]:
+def _look_at_group(
+    name: str, places: list[doctor_reads.Place], blocks: list[GroupBlock], subject: str, *, now: datetime
+) -> Iterable[Finding]:
+    """A shared block has groups in several accounts; each group is in one of them."""
+    setup = next((found for place in places if (found := place.group(name)) is not None), None)
+    if setup is None:
+        return [doctor_groups.group_missing(name, places[0].region, subject)]
+    return doctor_groups.look_at_group(setup, blocks, subject, now)
+
+
+def _look_at_node_group(
+    cluster: str, name: str, places: list[doctor_reads.Place], blocks: list[GroupBlock], subject: str
+) -> Iterable[Finding]:
+    found = next((each for place in places if (each := place.node_group(cluster, name)) is not None), None)
+    if found is None:
+        return [doctor_node_groups.node_group_missing(cluster, name, places[0].region, subject)]
+    return doctor_node_groups.look_at_node_group(found, blocks, subject)
+
+
+def _blocks_of(label: str, region: str, environments: list[Environment], seen: _Seen) -> list[GroupBlock]:
     """Every block that the group follows by any record, and that has not ended."""
     blocks = {}
     for environment in environments:
@@ -261,7 +278,7 @@ def _blocks_of(name: str, region: str, environments: list[Environment], seen: _S
         if environment.region != region or reservation is None or reservation.ended:
             continue
         for group in environment.groups:
-            if group.auto_scaling_group == name:
+            if group_label(group) == label:
                 drain = timedelta(minutes=group.drain_minutes)
                 blocks[reservation.reservation_id] = GroupBlock(reservation, group.instances, drain)
     return [blocks[identifier] for identifier in sorted(blocks)]

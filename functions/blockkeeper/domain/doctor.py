@@ -37,6 +37,8 @@ class Check(StrEnum):
     SUSPENDED_PROCESSES = "suspended-processes"
     WARM_POOL = "warm-pool"
     TERMINATION_HANDLER = "termination-handler"
+    CAPACITY_TYPE = "capacity-type"
+    NODE_GROUP_HEALTH = "node-group-health"
     MISSING_POLICY = "missing-policy"
     QUORUM = "quorum"
     EXTEND_UNTIL = "extend-until"
@@ -71,6 +73,8 @@ WHY: Mapping[Check, str] = {
     Check.SUSPENDED_PROCESSES: "With these suspended a scheduled action does not run, or changes nothing.",
     Check.WARM_POOL: "Warm pools do not work with Capacity Blocks.",
     Check.TERMINATION_HANDLER: "Without it nobody tells Kubernetes that a node goes: pods are cut off instead of moved.",
+    Check.CAPACITY_TYPE: "EKS launches nodes into a block only from a node group of capacity type CAPACITY_BLOCK.",
+    Check.NODE_GROUP_HEALTH: "A node group that EKS calls unhealthy may not launch, resize or drain.",
     Check.MISSING_POLICY: "What the policy lacks means no: nothing is bought.",
     Check.QUORUM: "No request can ever be approved.",
     Check.EXTEND_UNTIL: "Nothing that ends later is bought, so the block ends at its present end.",

@@ -85,6 +85,7 @@ class GroupSetup:
         segments: target capacity types of the mixed instances policy's distribution segments.
         types: instance types that the mixed instances policy names in place of the template's.
         tags: key to whether it is copied to instances.
+        node_group: cluster and name of the EKS managed node group that it is beneath; then EKS drains its nodes.
     """
 
     name: str
@@ -109,6 +110,7 @@ class GroupSetup:
     warm_pool: bool = False
     tags: Mapping[str, bool] = field(default_factory=dict)
     handler_rules: tuple[QueueRule, ...] = ()
+    node_group: tuple[str, str] | None = None
 
     @property
     def quoted(self) -> str:
@@ -118,7 +120,7 @@ class GroupSetup:
     @property
     def kubernetes(self) -> bool:
         """Whether its instances are self-managed Kubernetes nodes: EKS wants this tag on their instances."""
-        return any(key.startswith(_CLUSTER_TAG_PREFIX) for key in self.tags)
+        return self.node_group is None and any(key.startswith(_CLUSTER_TAG_PREFIX) for key in self.tags)
 
 
 def look_at_group(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str, now: datetime) -> Iterator[Finding]:
@@ -127,6 +129,15 @@ def look_at_group(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str,
     Args:
         blocks: every block that it follows and that has not ended.
     """
+    yield from look_at_launches(setup, blocks, subject)
+    yield from sizes(setup, blocks, subject, now)
+    yield from lifecycle_hooks(setup, blocks, subject, now)
+    yield from standing_in_the_way(setup, subject)
+    yield from termination_handler(setup, blocks, subject)
+
+
+def look_at_launches(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -> Iterator[Finding]:
+    """What a group launches by, and where."""
     yield from launch_source(setup, subject)
     if setup.template is not None:
         yield from template_version(setup, setup.template, subject)
@@ -135,10 +146,6 @@ def look_at_group(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str,
         yield from (mixed_instances if setup.mixed else market_type)(setup, setup.template, subject)
         yield from reservation_target(setup, setup.template, blocks, subject)
     yield from subnet_zone(setup, blocks, subject)
-    yield from sizes(setup, blocks, subject, now)
-    yield from lifecycle_hooks(setup, blocks, subject, now)
-    yield from standing_in_the_way(setup, subject)
-    yield from termination_handler(setup, blocks, subject)
 
 
 def group_missing(name: str, region: str, subject: str) -> Finding:
@@ -152,14 +159,13 @@ def launch_source(setup: GroupSetup, subject: str) -> Iterator[Finding]:
     if setup.launch_configuration is not None:
         problem = f"it launches by launch configuration {setup.launch_configuration}"
         remedy = (
-            f"make a launch template (`aws ec2 create-launch-template`), then {_update(setup)} --launch-template"
-            " LaunchTemplateName=NAME,Version=1`"
+            f"make a launch template (`aws ec2 create-launch-template`), then {_point(setup, 'NAME', '1', by='Name')}"
         )
         yield finding(Check.LAUNCH_CONFIGURATION, subject, problem, remedy)
     elif setup.template is None:
         named = setup.template_named or "none at all"
         problem = f"its launch template is {named}, which does not exist"
-        remedy = f"name one that does: {_update(setup)} --launch-template LaunchTemplateName=NAME,Version=1`"
+        remedy = f"name one that does: {_point(setup, 'NAME', '1', by='Name')}"
         yield finding(Check.TEMPLATE_MISSING, subject, problem, remedy)
 
 
@@ -167,9 +173,7 @@ def template_version(setup: GroupSetup, template: LaunchTemplate, subject: str) 
     """A fixed version for as long as the block lasts."""
     if template.version in _FLOATING:
         problem = f"it launches by version {template.version} of {template.template_id}"
-        remedy = (
-            f"pin a number: {_update(setup)} --launch-template LaunchTemplateId={template.template_id},Version=NUMBER`"
-        )
+        remedy = f"pin a number: {_point(setup, template.template_id, 'NUMBER')}"
         yield finding(Check.TEMPLATE_VERSION, subject, problem, remedy, Severity.WARNING)
 
 
@@ -283,6 +287,8 @@ def subnet_zone(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -
             problem = f"{reservation.reservation_id} is in {wanted}; the group launches in {', '.join(others)} only"
         identifier = ",".join(right) if right and setup.subnets else f"SUBNET_IN_{wanted}"
         remedy = f"{_update(setup)} --vpc-zone-identifier {identifier}`"
+        if setup.node_group is not None:
+            remedy = f"make the node group anew with --subnets {identifier}: EKS changes no subnets"
         yield finding(Check.SUBNET_ZONE, subject, problem, remedy)
 
 
@@ -420,6 +426,17 @@ def _update(setup: GroupSetup) -> str:
     )
 
 
+def _point(setup: GroupSetup, template: str, version: str, by: str = "Id") -> str:
+    """The command that lets the group launch by a version of a template."""
+    if setup.node_group is None:
+        return f"{_update(setup)} --launch-template LaunchTemplate{by}={template},Version={version}`"
+    cluster, name = map(shlex.quote, setup.node_group)
+    return (
+        f"`aws eks update-nodegroup-version --region {setup.region} --cluster-name {cluster} --nodegroup-name {name}"
+        f" --launch-template {by.lower()}={template},version={version}` while its size is 0"
+    )
+
+
 def _put_hook(setup: GroupSetup, name: str, seconds: int) -> str:
     return (
         f"`aws autoscaling put-lifecycle-hook --region {setup.region} --auto-scaling-group-name {setup.quoted}"
@@ -432,5 +449,5 @@ def _new_version(setup: GroupSetup, template: LaunchTemplate, changed: Mapping[s
     return (
         f"`aws ec2 create-launch-template-version --region {setup.region} --launch-template-id {template.template_id}"
         f" --source-version '{template.version}' --launch-template-data '{json.dumps(changed)}'`, then"
-        f" {_update(setup)} --launch-template LaunchTemplateId={template.template_id},Version=NEW`"
+        f" {_point(setup, template.template_id, 'NEW')}"
     )

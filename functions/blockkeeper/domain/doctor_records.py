@@ -111,8 +111,8 @@ def two_records(environments: Sequence[Environment]) -> Iterator[Finding]:
     for (_, block), same in by_block.items():
         for environment in same if len(same) > 1 else ():
             others = [each for each in same if each is not environment]
-            groups = {_group_key(group) for group in environment.groups}
-            shared = sorted({_group_key(group) for each in others for group in each.groups} & groups)
+            groups = {group_label(group) for group in environment.groups}
+            shared = sorted({group_label(group) for each in others for group in each.groups} & groups)
             problem = f"{block} is enrolled by {', '.join(sorted(each.pk for each in others))} as well"
             if shared:
                 problem += f", and both arrange {', '.join(shared)}"
@@ -121,5 +121,6 @@ def two_records(environments: Sequence[Environment]) -> Iterator[Finding]:
             yield finding(Check.TWO_RECORDS, record_subject(environment.pk), problem, remedy, severity)
 
 
-def _group_key(group: Group) -> str:
+def group_label(group: Group) -> str:
+    """A group's name in findings: a node group's is ``cluster/name``."""
     return group.auto_scaling_group or f"{group.eks_cluster}/{group.eks_nodegroup}"

@@ -57,7 +57,8 @@ class Story:
             "max": 4,
             "desired": 4,
         }
-        self.market.load_fleet({"groups": [group | fields]})
+        given = {name: value for name, value in (group | fields).items() if value is not None}
+        self.market.load_fleet({"groups": [given]})
 
     def enrol(self, pk="team", **fields):
         record = {
@@ -514,3 +515,48 @@ def test_it_runs_daily_by_itself(sandboxes):
         world.run_until(NOW + timedelta(days=3, hours=1))
         assert story.told() == {"team": {"new": ["suspended-processes"]}}
         assert sum(call.caller == "Doctor" and call.operation == "DescribeSubnets" for call in world.calls) == 3
+
+
+class TestManagedNodeGroup:
+    @pytest.fixture
+    def nodes(self, story):
+        """A node group in EKS, and the Auto Scaling group beneath it in the market."""
+        eks = boto3.client("eks", region_name=REGION)
+        role = f"arn:aws:iam::{ACCOUNT}:role/eks"
+        eks.create_cluster(name="ml", roleArn=role, resourcesVpcConfig={"subnetIds": [SUBNET]})
+        story.eks = eks
+        story.block()
+        story.enrol(groups=[{"eks_cluster": "ml", "eks_nodegroup": "gpu"}])
+        return story
+
+    def make(self, story, capacity_type="CAPACITY_BLOCK", **fields):
+        made = story.eks.create_nodegroup(
+            clusterName="ml",
+            nodegroupName="gpu",
+            capacityType=capacity_type,
+            subnets=[SUBNET],
+            nodeRole=f"arn:aws:iam::{ACCOUNT}:role/node",
+        )["nodegroup"]
+        (beneath,) = made["resources"]["autoScalingGroups"]
+        # Tagged as EKS tags it; its own hook drains, so that no handler is needed.
+        story.group(beneath["name"], tags={"kubernetes.io/cluster/ml": "owned", "eks:nodegroup-name": "gpu"}, **fields)
+
+    def test_one_that_is_sound_has_no_findings(self, nodes):
+        self.make(nodes)
+        nodes.look()
+        assert nodes.stored() == set()
+
+    def test_its_capacity_type_and_what_it_launches_by_are_looked_at(self, nodes):
+        self.make(nodes, "ON_DEMAND", reservation_id=None, subnets=[ELSEWHERE])
+        nodes.look()
+        checks = {"capacity-type", "market-type", "reservation-target", "instance-type", "subnet-zone"}
+        assert nodes.stored() == {("record:team/ml/gpu", check) for check in checks}
+        (event,) = [event["detail"] for event in nodes.world.events if event["detail-type"] == "Findings Changed"]
+        remedies = {finding["check"]: finding["remedy"] for finding in event["new"]}
+        assert "aws eks update-nodegroup-version --region us-east-1 --cluster-name ml" in remedies["market-type"]
+        assert "EKS changes no subnets" in remedies["subnet-zone"]
+        assert "update-auto-scaling-group" not in str(remedies)
+
+    def test_one_that_does_not_exist_is_found(self, nodes):
+        nodes.look()
+        assert nodes.stored() == {("record:team/ml/gpu", "group-missing")}

@@ -12,7 +12,16 @@ from local.engine.template import Template
 
 ROOT = Path(__file__).parents[3]
 # What functions do in other accounts; mail, the table and the bus are the stack's own.
-ELSEWHERE = ("ec2:", "autoscaling:", "events:List", "iam:Simulate", "resource-groups:", "servicequotas:", "sqs:")
+ELSEWHERE = (
+    "ec2:",
+    "autoscaling:",
+    "eks:",
+    "events:List",
+    "iam:Simulate",
+    "resource-groups:",
+    "servicequotas:",
+    "sqs:",
+)
 
 
 @pytest.fixture(scope="module")

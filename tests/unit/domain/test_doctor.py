@@ -11,6 +11,7 @@ from blockkeeper.domain.calendar import GroupBlock
 from blockkeeper.domain.doctor import Changes, Check, Severity, compare, could_not_read, finding, merged, record_of
 from blockkeeper.domain.doctor_account import Mailbox, Mailing
 from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, QueueRule, Subnet, look_at_group
+from blockkeeper.domain.doctor_node_groups import NodeGroup, look_at_node_group
 from blockkeeper.domain.doctor_report import MOST_TOLD, change_detail, findings_mail
 from blockkeeper.domain.environment import Environment, Group
 from blockkeeper.domain.extension import Extension
@@ -431,3 +432,18 @@ def test_what_is_mended_is_told_too_and_the_stacks_own_has_no_record():
     mail = findings_mail(detail)
     assert mail.subject == "the stack: 1 finding mended"
     assert "1/p5" in mail.text
+
+
+def test_a_node_groups_capacity_type_health_and_launches():
+    beneath = replace(SETUP, node_group=("ml", "gpu"), tags={"kubernetes.io/cluster/ml": True})
+    sound = NodeGroup("ml", "gpu", "us-east-1", beneath=(beneath,))
+
+    def found(node_group):
+        return [(each.check, each.severity) for each in look_at_node_group(node_group, [GroupBlock(BLOCK)], SUBJECT)]
+
+    assert found(sound) == []
+    assert found(replace(sound, capacity_type="ON_DEMAND")) == [(Check.CAPACITY_TYPE, E)]
+    assert found(replace(sound, issues=("AsgInstanceLaunchFailures: no capacity",))) == [(Check.NODE_GROUP_HEALTH, W)]
+    assert found(replace(sound, beneath=(replace(beneath, suspended=frozenset({"Launch"})),))) == [
+        (Check.SUSPENDED_PROCESSES, E)
+    ]
