@@ -22,6 +22,8 @@ _ENVIRONMENT = {
     "MonthlyLimit": "MONTHLY_LIMIT",
     "TeamLimits": "TEAM_LIMITS",
     "SenderEmail": "SENDER_EMAIL",
+    "SlackChannel": "SLACK_CHANNEL",
+    "SlackSecretName": "SLACK_SECRET_NAME",
     "Targets": "TARGETS",
 }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from blockkeeper.aws import doctor_reads, ec2
+from blockkeeper.aws import doctor_reads, ec2, slack
 from blockkeeper.aws.calls import unknown_calls
 from blockkeeper.domain import doctor_account, doctor_groups, doctor_node_groups, doctor_records
 from blockkeeper.domain.calendar import GroupBlock
@@ -46,7 +46,6 @@ class Stack:
         targets: (account, Region) pairs that are swept.
         approvers: who is asked when a record names nobody.
         buyer_role: ARN of the role that orders in the stack's own account; None when it could not be learnt.
-        slack: whether a Slack channel is configured.
         inside: whether the stack's own function looks; the roles in other accounts trust no person.
     """
 
@@ -56,7 +55,6 @@ class Stack:
     sender: str
     member_role: str
     buyer_role: str | None
-    slack: bool = False
     inside: bool = True
 
 
@@ -306,15 +304,43 @@ def _look_at_quotas(
             examination.add(doctor_account.quota(account, region, kind, vcpus, place.quota(kind)))
 
 
+def _look_at_slack(stack: Stack, examination: Examination) -> bool:
+    """Whether people can be asked in Slack. Its secret is read; Slack itself is not called."""
+    try:
+        if slack.channel() is None:
+            return False
+        slack.signing_secret()
+    except slack.SlackRefusedError as error:
+        if not stack.inside and any(code in str(error) for code in _DENIED):
+            examination.add(
+                [
+                    could_not_read(
+                        STACK, "the secret of Slack", "access is denied", "allow secretsmanager:GetSecretValue"
+                    )
+                ]
+            )
+        else:
+            examination.add([doctor_account.slack(str(error))])
+            return False
+    except slack.SlackBusyError as error:
+        examination.add([could_not_read(STACK, "the secret of Slack", str(error), "the next round tries again")])
+    else:
+        return True
+    # It may be as it was: approvers in Slack are not called unreachable for want of a look.
+    examination.unread.add(STACK)
+    return True
+
+
 def _look_at_mail(stack: Stack, environments: list[Environment], examination: Examination) -> None:
     asked = [environment for environment in environments if environment.require_approval]
     recipients = {approver for environment in asked for approver in environment.approvers if "@" in approver}
+    in_slack = _look_at_slack(stack, examination)
     with examination.reading(STACK, "Amazon SES"):
         mailing = doctor_reads.read_mailing(stack.sender, recipients)
         if recipients or stack.sender:
             examination.add(doctor_account.sender(mailing))
         for environment in asked:
-            examination.add(doctor_account.approvers(environment, mailing, slack=stack.slack))
+            examination.add(doctor_account.approvers(environment, mailing, slack=in_slack))
         return
     examination.unread |= {record_subject(environment.pk) for environment in asked}
 

@@ -49,6 +49,7 @@ class Check(StrEnum):
     TWO_RECORDS = "two-records"
     SENDER = "sender"
     APPROVER = "approver"
+    SLACK = "slack"
     QUOTA = "quota"
     MEMBER_ROLE = "member-role"
     PURCHASE_PERMISSION = "purchase-permission"
@@ -85,6 +86,7 @@ WHY: Mapping[Check, str] = {
     Check.TWO_RECORDS: "Two policies for one block contradict each other; whichever is read first counts.",
     Check.SENDER: "Nobody is asked and nobody is told; a question without an answer buys nothing.",
     Check.APPROVER: "Who cannot be reached cannot say yes, and without a yes nothing is bought.",
+    Check.SLACK: "Nobody is asked or told in Slack; a question that reaches nobody buys nothing.",
     Check.QUOTA: "EC2 sells no block beyond the quota, so a new block in place of this one cannot be bought.",
     Check.MEMBER_ROLE: "Blocks of that account are neither read, nor extended, nor scaled.",
     Check.PURCHASE_PERMISSION: "The order is refused at the moment it counts.",

@@ -90,11 +90,21 @@ def sender(mailing: Mailing) -> Iterator[Finding]:
         yield finding(Check.SENDER, STACK, problem, "see the account dashboard of Amazon SES, and its mail to you")
 
 
+def slack(problem: str) -> Finding:
+    """Slack is set up, and does not work as it is.
+
+    Args:
+        problem: in words, with its remedy in parentheses behind it.
+    """
+    what, _, remedy = problem.partition(" (")
+    return finding(Check.SLACK, STACK, what, remedy.removesuffix(")"))
+
+
 def approvers(environment: Environment, mailing: Mailing, *, slack: bool) -> Iterator[Finding]:
     """Whether enough approvers of a record can be reached.
 
     Args:
-        slack: whether a Slack channel is configured.
+        slack: whether Slack is configured and its secret will do.
     """
     problems = dict(_unreachable(environment.approvers, mailing, slack=slack))
     if not problems or not environment.require_approval:
@@ -118,7 +128,7 @@ def _unreachable(named: Sequence[str], mailing: Mailing, *, slack: bool) -> Iter
                 yield (
                     approver,
                     (
-                        "a Slack user, and no Slack channel is configured",
+                        "a Slack user, and Slack is not set up",
                         "set SlackSecretName and SlackChannel, or name an e-mail address",
                     ),
                 )

@@ -469,6 +469,52 @@ def test_a_stack_without_a_sender_is_found(sandboxes):
         assert story.stored() == {("stack", "sender")}
 
 
+SLACK = {"SlackSecretName": "blockkeeper/slack", "SlackChannel": "C0000000001"}
+
+
+def test_slack_is_fine_when_its_secret_can_be_read_and_is_complete(sandboxes):
+    sandboxes.cold("Doctor")
+    with a_story(sandboxes, **SLACK) as world:
+        story = Story(world)
+        story.block()
+        story.group()
+        story.enrol(approvers=["U024BE7LH"])
+        story.look()
+        assert story.stored() == set()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "secret", "says"),
+    [
+        (SLACK | {"SlackChannel": ""}, None, "SlackChannel is not set"),
+        (SLACK, '{"bot_token": "xoxp-1", "signing_secret": "0123456789abcdef"}', "must be"),
+        (SLACK, None, "ResourceNotFoundException"),
+    ],
+)
+def test_a_slack_that_will_not_do_is_found_and_its_approvers_with_it(sandboxes, parameters, secret, says):
+    sandboxes.cold("Doctor")
+    with a_story(sandboxes, **parameters) as world:
+        story = Story(world)
+        secrets = boto3.client("secretsmanager", region_name=REGION)
+        if secret is not None:
+            secrets.put_secret_value(SecretId="blockkeeper/slack", SecretString=secret)
+        elif parameters == SLACK:
+            secrets.delete_secret(SecretId="blockkeeper/slack", ForceDeleteWithoutRecovery=True)
+        story.block()
+        story.group()
+        story.enrol(approvers=["U024BE7LH"])
+        story.look()
+        sandboxes.cold("Doctor")
+        assert story.stored() == {("stack", "slack"), ("record:team", "approver")}
+        (event,) = [
+            each["detail"]
+            for each in world.events
+            if each.get("detail", {}).get("new") and "environment" not in each["detail"]
+        ]
+        assert says in event["new"][0]["problem"]
+        assert "xoxp-1" not in json.dumps(world.events) + world.logs.getvalue(), "case B41"
+
+
 def test_after_a_crash_between_telling_and_writing_it_is_told_again_never_not_at_all(sound):
     sound.enrol(quorum=2)
     emitter = sound.world._session.get_component("event_emitter")
