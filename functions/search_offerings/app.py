@@ -5,7 +5,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from blockkeeper.aws import ec2, rate, table
 from blockkeeper.aws.environments import load_environment
@@ -14,8 +14,9 @@ from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.offering import Found, Offering, choose_offering, lengths
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.domain.purchase_policy import approval_refusal, missing_policy, past_extend_until
+from blockkeeper.domain.quotas import family, maybe_zero_quota, zero_quota
 from blockkeeper.domain.rate import throttle_pause
-from blockkeeper.telemetry import handler
+from blockkeeper.telemetry import handler, log
 
 OPERATION = "DescribeCapacityBlockExtensionOfferings"
 # botocore tries the first again by itself, some seconds long, and does not know the second for a throttle.
@@ -61,7 +62,7 @@ def _search_in_turn(environment: Environment, event: dict[str, Any], approval: d
         try:
             answer = _search(environment, block, hours, approval)
         except ClientError as error:
-            return _throttled(error, block, search, now)
+            return _throttled(error, environment, block, search, now)
         if answer["found"] in _DECIDED:
             return answer
         search |= {"searched": [*search["searched"], hours], "first": search["first"] or answer}
@@ -87,7 +88,9 @@ def _search(
     return _answer(choice.found, choice.reason, choice.offering)
 
 
-def _throttled(error: ClientError, block: dict[str, Any], search: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _throttled(
+    error: ClientError, environment: Environment, block: dict[str, Any], search: dict[str, Any], now: datetime
+) -> dict[str, Any]:
     """Wait longer each time, and everybody with us; in the end it is a search that failed, and made again much later.
 
     Raises:
@@ -96,11 +99,27 @@ def _throttled(error: ClientError, block: dict[str, Any], search: dict[str, Any]
     code = error.response["Error"]["Code"]
     if code not in _THROTTLES:
         raise error
+    kind, limited = family(environment.instance_type), code == "CapacityBlockDescribeLimitExceeded"
+    vcpus = _quota(kind, block) if limited else None
+    if vcpus == 0:
+        return _answer(Outcome.NO_QUOTA, zero_quota(kind, block["region"]))
     rate.note_throttle(OPERATION, block["region"], block["account"], now)
     pause = throttle_pause(search["throttled"])
     if pause is None:
-        return _answer(Outcome.FAILED, f"EC2 keeps answering {code} to searches in {block['region']}")
+        text = f"EC2 keeps answering {code} to searches in {block['region']}: too many are made"
+        return _answer(Outcome.FAILED, f"{text}, {maybe_zero_quota(kind)}" if limited and vcpus is None else text)
     return _wait(int(pause.total_seconds()), f"EC2 answers {code}", search | {"throttled": search["throttled"] + 1})
+
+
+def _quota(kind: str, block: dict[str, Any]) -> float | None:
+    """The same code says that the rate is used up and that the quota is 0, so only now is it read; None when it cannot be."""
+    from blockkeeper.aws.quotas import capacity_block_vcpus
+
+    try:
+        return capacity_block_vcpus(kind, block["region"], block["account"])
+    except (BotoCoreError, ClientError) as error:
+        log.warning("a quota could not be read", extra={"family": kind, "error": str(error)})
+        return None
 
 
 def _wait(seconds: int, reason: str, search: dict[str, Any]) -> dict[str, Any]:

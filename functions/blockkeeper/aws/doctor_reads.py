@@ -10,7 +10,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from blockkeeper.aws.clients import client
-from blockkeeper.domain.doctor_account import PURCHASE_ACTION, QUOTA_CODES, Mailbox, Mailing
+from blockkeeper.aws.quotas import capacity_block_vcpus
+from blockkeeper.domain.doctor_account import PURCHASE_ACTION, Mailbox, Mailing
 from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, QueueRule, Subnet
 from blockkeeper.domain.doctor_node_groups import NodeGroup
 
@@ -220,18 +221,7 @@ class Place:
 
     def quota(self, family: str) -> float | None:
         """The account's quota of concurrent Capacity Blocks of a family, in vCPUs; None for a family without a code."""
-        code = QUOTA_CODES.get(family)
-        if code is None:
-            return None
-        try:
-            answer = self._client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "NoSuchResourceException":
-                raise
-            # An account whose quota was never changed may have no value of its own.
-            quotas = self._client("service-quotas")
-            answer = quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)
-        return float(answer["Quota"]["Value"])
+        return capacity_block_vcpus(family, self.region, self.account)
 
     def _client(self, service: str) -> Any:
         return client(service, self.region, self.account)

@@ -27,6 +27,7 @@ from blockkeeper.domain.doctor import (
 )
 from blockkeeper.domain.doctor_records import group_label
 from blockkeeper.domain.environment import Environment, Status, parse_environment
+from blockkeeper.domain.quotas import family
 from blockkeeper.domain.reservation import Reservation, is_capacity_block, parse_reservation
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def _look_at_quotas(
     for environment in environments:
         reservation = seen.block(environment)
         if reservation is not None and (reservation.owner_id, reservation.region) in stack.targets:
-            kind = doctor_account.family(reservation.instance_type)
+            kind = family(reservation.instance_type)
             largest[reservation.owner_id, reservation.region, kind].append(reservation)
     for (account, region, kind), reservations in largest.items():
         with examination.reading(f"{account_subject(account, region)}/{kind}", "its quota"):

@@ -9,16 +9,8 @@ from dataclasses import dataclass
 
 from blockkeeper.domain.doctor import STACK, Check, Finding, Severity, account_subject, finding, record_subject
 from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.quotas import QUOTA_CODES, quota_name
 
-# "Concurrent <family> Capacity Blocks per account", in vCPUs; the families that AWS's page has a code for.
-QUOTA_CODES: Mapping[str, str] = {
-    "p4d": "L-2C8F52B3",
-    "p5": "L-DA6814F2",
-    "p5e": "L-C45F30BC",
-    "p5en": "L-4F9BB70B",
-    "trn1": "L-2E30FD7D",
-    "trn2": "L-64569A79",
-}
 PURCHASE_ACTION = "ec2:PurchaseCapacityBlockExtension"
 
 
@@ -46,11 +38,6 @@ class Mailing:
     mailboxes: Mapping[str, Mailbox]
 
 
-def family(instance_type: str) -> str:
-    """The family of an instance type: `p5en` of `p5en.48xlarge`."""
-    return instance_type.partition(".")[0]
-
-
 def quota(account: str, region: str, kind: str, vcpus: int, limit: float | None) -> Iterator[Finding]:
     """The quota of a family against the vCPUs of its largest enrolled block.
 
@@ -59,7 +46,7 @@ def quota(account: str, region: str, kind: str, vcpus: int, limit: float | None)
         limit: vCPUs; None for a family without a code.
     """
     subject = f"{account_subject(account, region)}/{kind}"
-    name = f"Concurrent {kind.capitalize()} Capacity Blocks per account"
+    name = quota_name(kind)
     if limit is None:
         problem = f"the quota of family {kind} is unknown here: AWS's page names no code for it"
         remedy = f"look for Concurrent ... Capacity Blocks under Service Quotas, Amazon EC2; one enrolled block has {vcpus} vCPUs"

@@ -17,6 +17,7 @@ class Outcome(StrEnum):
     NO_OFFERING = "no_offering"
     TOO_DEAR = "too_dear"
     UNREADABLE = "unreadable_offering"
+    NO_QUOTA = "no_quota"
     REJECTED = "rejected"
     APPROVAL_EXPIRED = "expired"
     SUPERSEDED = "superseded"
@@ -50,6 +51,7 @@ CONSEQUENCES: dict[Outcome, Consequence] = {
     Outcome.NO_OFFERING: Consequence(Status.EXTENSION_UNAVAILABLE, "Extension Failed", error=True),
     Outcome.TOO_DEAR: Consequence(Status.EXTENSION_UNAVAILABLE, "Extension Failed", error=True),
     Outcome.UNREADABLE: Consequence(Status.EXTENSION_UNAVAILABLE, "Extension Failed", error=True),
+    Outcome.NO_QUOTA: Consequence(Status.ERROR, "Extension Failed", error=True),
     Outcome.REJECTED: Consequence(Status.EXTENSION_REJECTED, "Extension Failed", error=True),
     Outcome.APPROVAL_EXPIRED: Consequence(Status.EXTENSION_REJECTED, "Extension Failed", error=True),
     # The end has moved, only not through us.

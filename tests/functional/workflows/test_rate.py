@@ -110,3 +110,28 @@ def test_one_that_is_throttled_lets_the_others_wait_too(live):
     live.world.run_for(SECOND)
     full_at = live.item("rate", f"{ACCOUNT}#us-east-1#{SEARCH}")["full_at_ms"]
     assert full_at >= (live.world.now() + timedelta(seconds=65)).timestamp() * 1000
+
+
+@pytest.mark.parametrize("value", [0.0, None])
+def test_case_b43_a_quota_of_zero_is_told_as_such_and_not_waited_for_as_a_rate(live, value):
+    live.world.account.quotas["L-DA6814F2"] = value  # P5; None: never changed, so AWS's default, 0
+    live.world.market.faults.add(kind="describe_limit", operation=SEARCH, times=None)
+    execution = live.block().enrol().extend()
+    live.world.run_for(HOUR)
+    assert "quota-code L-DA6814F2" in live.record()["error"]
+    assert "Wait for a turn to search" not in execution.path
+    assert len(searches(live)) < 5
+    live.world.run_until_idle()
+    assert (execution.path[-1], execution.error) == ("No quota", "QuotaIsZero")
+    assert live.told() == [("Extension Failed", "no_quota")]
+
+
+@pytest.mark.parametrize(("instance_type", "denied"), [("p6-b200.48xlarge", False), ("p5.48xlarge", True)])
+def test_case_b43_a_quota_that_cannot_be_read_is_not_guessed(live, instance_type, denied):
+    live.world.account.denied |= {"GetServiceQuota"} if denied else set()
+    live.world.market.faults.add(kind="describe_limit", operation=SEARCH, times=7)
+    live.block(instance_type=instance_type).enrol(instance_type=instance_type).extend()
+    live.world.run_for(HOUR / 5)
+    assert "could not be read here" in live.record()["error"]
+    live.world.run_until_idle()
+    assert live.record()["status"] == "EXTENDED"
