@@ -4,6 +4,9 @@ tests/functional/workflows/test_extended_in_time.py tells the same story in one 
 """
 
 import json
+import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import eventually
 
-from tests.stories.extended_in_time import NODES, PLAIN, tell
+from tests.stories.extended_in_time import GROUPS, NODES, PLAIN, begin, tell
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -83,6 +86,14 @@ class OnTheDeployedStack:
         messages = self.client("sqs").receive_message(**queue).get("Messages", [])
         return [json.loads(message["Body"])["detail"] for message in messages] if len(messages) == 4 else []
 
+    def doctors_findings(self, pk):
+        """What `blockkeeper doctor` finds wrong, without reads that the local AWS does not know."""
+        command = [str(Path(sys.executable).with_name("blockkeeper")), "doctor", pk, "--json"]
+        environment = {"PATH": os.environ["PATH"], **self.deployed.aws.environment()}
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        found = json.loads(shown.stdout)
+        return [f"{each['check']}: {each['problem']}" for each in found if each["severity"] != "unknown"]
+
 
 def deploy(deployed, stack, example, **parameters):
     """Deploy an example as its page does; answers the stack's outputs."""
@@ -123,4 +134,7 @@ def engine(deployed):
 
 
 def test_cases_b03_b08_b36_extended_in_time_with_the_examples_groups(engine):
-    tell(engine)
+    teller = begin(engine)
+    for group in GROUPS:
+        assert engine.doctors_findings(group.name) == [], "an example is as the doctor wants it"
+    tell(teller)

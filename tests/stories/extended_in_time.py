@@ -133,33 +133,44 @@ class Teller:
         kinds = [(each["StartTime"], each["Description"].split(":")[0]) for each in found]
         return sorted(kinds)
 
+    def reclaimed(self, group: Group) -> bool:
+        """Whether EC2 ever took an instance from the group."""
+        found = self.scaling.describe_scaling_activities(AutoScalingGroupName=group.name)["Activities"]
+        return any(RECLAIMED in activity["Cause"] for activity in found)
+
     # -- the story
 
-    def enrolled(self, group: Group) -> None:
-        self.engine.block(
-            {
-                "reservation_id": group.reservation_id,
-                "region": "us-east-1",
-                "availability_zone": "us-east-1a",
-                "instance_type": "p5.4xlarge",
-                "instance_count": INSTANCES,
-                "hourly_rate": "5.191",
-                "start": f"{self.at(0, STARTS):%Y-%m-%dT%H:%M:%SZ}",
-                "end": f"{self.at(2, ENDS):%Y-%m-%dT%H:%M:%SZ}",
-                "delivered_after_minutes": 4,  # case B36
-                "payment": {"minutes": 6, "end_moves_after_minutes": 3},
-            }
-        )
+    def enrolled(self, group: Group, *, ends: int = 2, extend: bool = True, **fields: Any) -> None:
+        """A block of 4 is bought and enrolled with its group.
+
+        Args:
+            ends: day of its end.
+            extend: whether the policy lets it be extended: 5.191 USD x 4 instances x 24 hours are 498.34.
+        """
+        block = {
+            "reservation_id": group.reservation_id,
+            "region": "us-east-1",
+            "availability_zone": "us-east-1a",
+            "instance_type": "p5.4xlarge",
+            "instance_count": INSTANCES,
+            "hourly_rate": "5.191",
+            "start": f"{self.at(0, STARTS):%Y-%m-%dT%H:%M:%SZ}",
+            "end": f"{self.at(ends, ENDS):%Y-%m-%dT%H:%M:%SZ}",
+            "delivered_after_minutes": 4,  # case B36
+            "payment": {"minutes": 6, "end_moves_after_minutes": 3},
+            **fields,
+        }
+        self.engine.block(block)
         self.engine.enrol(
             {
                 "PK": group.name,
                 "capacity_block_id": group.reservation_id,
                 "region": "us-east-1",
-                "instance_type": "p5.4xlarge",
+                "instance_type": block["instance_type"],
                 "extend_by_days": 1,
                 "extension_lookahead_days": 1,
                 "require_approval": False,
-                "max_upfront_fee": "500.00",  # 5.191 USD x 4 instances x 24 hours = 498.34
+                "max_upfront_fee": "500.00" if extend else "0.01",
                 "groups": [{"auto_scaling_group": group.name}],
             }
         )
@@ -258,8 +269,7 @@ class Teller:
         see = self.engine.see
         self.go(3, "11:01")
         for group in GROUPS:
-            found = self.scaling.describe_scaling_activities(AutoScalingGroupName=group.name)["Activities"]
-            assert not any(RECLAIMED in activity["Cause"] for activity in found)
+            assert not self.reclaimed(group)
             assert self.activities(group) == [
                 *[(self.at(0, "11:34"), "Launching a new EC2 instance")] * 4,
                 *[(self.at(3, group.drains), "Terminating EC2 instance")] * 4,
@@ -273,13 +283,18 @@ class Teller:
         return self.engine.ended(group.reservation_id)
 
 
-def tell(engine: Engine) -> None:
-    """Tell the whole story; both groups are deployed, and the first day is still to come."""
+def begin(engine: Engine) -> Teller:
+    """Both blocks are bought and enrolled; both groups are deployed, and the first day is still to come."""
     teller = Teller(engine)
     teller.go(0, "08:00")
     for group in GROUPS:
         teller.enrolled(group)
     teller.go(0, "08:30")
+    return teller
+
+
+def tell(teller: Teller) -> None:
+    """Tell the rest."""
     started = teller.a_block_that_starts()
     teller.an_extension_that_is_paid(started)
     teller.an_extension_that_payment_refuses(started)
