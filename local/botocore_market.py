@@ -1,4 +1,4 @@
-"""Answers boto3's EC2 and Auto Scaling calls from a market in the same process.
+"""Answers boto3's calls to EC2, Auto Scaling, EKS and Batch from a market in the same process.
 
 Everything of botocore stays in the way: its validation, serializer, signer, retries, errors and parser; only the sending is
 replaced. So a test sees what it would see of AWS, and nothing can drift from the SDK. Calls that the market does not know,
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from botocore import session as botocore_session
@@ -20,7 +20,7 @@ from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from local.market import LostAnswerError, Market, MarketError, wire
 from local.market.caller import Caller
 
-_SERVICES = {"ec2": "ec2", "auto-scaling": "autoscaling"}
+_SERVICES = {"ec2": "ec2", "auto-scaling": "autoscaling", "eks": "eks", "batch": "batch"}
 _CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/")
 # Handlers after ours still see the request: moto's would answer it by its address, or fail on a call that it does not know.
 _ANSWERED = "http://answered-by-the-market.invalid/"
@@ -74,18 +74,37 @@ def _signer(request: AWSPreparedRequest) -> tuple[str, str]:
     return found["key"], found["region"]
 
 
-def _sent(market: Market, service: str, operation: str, request: AWSPreparedRequest, caller: Caller) -> AWSResponse:
-    url, request.url = request.url, _ANSWERED
-    body = request.body.decode() if isinstance(request.body, bytes) else str(request.body)
+def _sent(
+    market: Market, service: str, operation: str, request: AWSPreparedRequest, caller: Caller
+) -> AWSResponse | None:
     try:
-        params = wire.parse_request(service, operation, dict(parse_qsl(body, keep_blank_values=True)))
-        answer = wire.answer(service, operation, market.call(service, operation, params, caller.region, caller.account))
+        params = _params(service, operation, request)
     except MarketError as refused:
-        answer = wire.refusal(service, refused)
+        return _answered(request, wire.refusal(service, refused))
+    if not market.answers(service, params, caller.region, caller.account):
+        return None
+    try:
+        result = market.call(service, operation, params, caller.region, caller.account)
+    except MarketError as refused:
+        return _answered(request, wire.refusal(service, refused))
     except LostAnswerError as lost:
         if lost.hangs:
-            raise ReadTimeoutError(endpoint_url=url, error=lost) from lost
-        raise ConnectionClosedError(endpoint_url=url, error=lost) from lost
+            raise ReadTimeoutError(endpoint_url=request.url, error=lost) from lost
+        raise ConnectionClosedError(endpoint_url=request.url, error=lost) from lost
+    return _answered(request, wire.answer(service, operation, result))
+
+
+def _params(service: str, operation: str, request: AWSPreparedRequest) -> dict[str, Any]:
+    if service in wire.REST:
+        found = wire.rest_operation(service, request.method, urlsplit(request.url).path)
+        assert found is not None  # noqa: S101 - botocore made the request from the same model
+        return wire.parse_rest(service, operation, found[1], request.body)  # type: ignore[arg-type]
+    body = request.body.decode() if isinstance(request.body, bytes) else str(request.body)
+    return wire.parse_request(service, operation, dict(parse_qsl(body, keep_blank_values=True)))
+
+
+def _answered(request: AWSPreparedRequest, answer: wire.WireAnswer) -> AWSResponse:
+    url, request.url = request.url, _ANSWERED
     return AWSResponse(url, answer.status, HTTPHeaders.from_dict(answer.headers), _Raw(answer.body))
 
 

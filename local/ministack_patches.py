@@ -7,8 +7,10 @@ import contextvars
 import datetime as dt
 import json
 import os
+import re
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
@@ -279,11 +281,12 @@ def restart_schedules(clock: MarketClock) -> None:
 
 
 def resources_of_calls(market: Market) -> None:
-    """Name the resource that IAM authorizes: of a purchase the reservation, of Auto Scaling the group, of a mail its sender.
+    """Name the resource that IAM authorizes: a purchase's reservation, the group of a scaling call, a mail's sender.
 
     And the role that IAM is asked to simulate.
 
-    Source: Service Authorization Reference, "Amazon EC2", "Amazon EC2 Auto Scaling" and "Amazon Simple Email Service v2".
+    Source: Service Authorization Reference, "Amazon EC2", "Amazon EC2 Auto Scaling", "Amazon Elastic Kubernetes Service", "AWS
+    Batch" and "Amazon Simple Email Service v2".
     """
     extract = iam_actions.extract_resource_arn
 
@@ -295,12 +298,18 @@ def resources_of_calls(market: Market) -> None:
             reservation_id = iam_actions._query_param(query_params, "CapacityReservationId") or "*"
             return f"arn:aws:ec2:{region}:{account_id}:capacity-reservation/{reservation_id}"
         if service == "autoscaling" and not action.startswith("Describe"):
-            name = iam_actions._query_param(query_params, "AutoScalingGroupName")
+            names = ("AutoScalingGroupName", "Tags.member.1.ResourceId")
+            name = next((each for key in names if (each := iam_actions._query_param(query_params, key))), None)
             group = market.groups.get(account_id, region, name) if name else None
             if group is not None:
                 return group.arn
         if service == "iam" and action == "SimulatePrincipalPolicy":
             return str(iam_actions._query_param(query_params, "PolicySourceArn"))
+        if service == "eks" and (match := re.match(r"/clusters/([^/]+)/node-groups/([^/]+)", path)):
+            return f"arn:aws:eks:{region}:{account_id}:nodegroup/{match[1]}/{match[2]}/{uuid.uuid5(uuid.NAMESPACE_OID, path)}"
+        if service == "batch" and path == "/v1/updatecomputeenvironment":
+            name = json.loads(body)["computeEnvironment"].rpartition("/")[2]
+            return f"arn:aws:batch:{region}:{account_id}:compute-environment/{name}"
         if service == "ses" and path == "/v2/email/outbound-emails":
             return f"arn:aws:ses:{region}:{account_id}:identity/{json.loads(body)['FromEmailAddress']}"
         return str(extract(service, method, path, headers, body, query_params, region, account_id))

@@ -115,12 +115,40 @@ def server_environment(port: int, *, auth: bool) -> dict[str, str]:
 
 
 def install(market: Market) -> None:
-    """Put the market's operations into MiniStack's tables of EC2 and Auto Scaling actions."""
-    from ministack.services import autoscaling, ec2
+    """Put the market's operations into MiniStack's tables of EC2 and Auto Scaling actions, and before its EKS and Batch."""
+    from ministack.services import autoscaling, batch, ec2, eks
 
     tables = {"ec2": ec2._ACTION_MAP, "autoscaling": autoscaling._ACTION_MAP}
     for service, operation in market.operations():
-        tables[service][operation] = _handler(market, service, operation)
+        if service in tables:
+            tables[service][operation] = _handler(market, service, operation)
+    for service, module in (("eks", eks), ("batch", batch)):
+        module.handle_request = _before(market, service, module.handle_request)
+
+
+def _before(market: Market, service: str, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer what the market knows, and leave the rest to MiniStack."""
+    from ministack.core.responses import get_account_id, get_region
+
+    known = market.operations()
+
+    async def handle(method: str, path: str, headers: Any, body: Any, query_params: Any) -> Any:
+        found = wire.rest_operation(service, method, path)
+        if found is None or (service, found[0]) not in known:
+            return await upstream(method, path, headers, body, query_params)
+        region, account = get_region(), get_account_id()
+        try:
+            params = wire.parse_rest(service, found[0], found[1], body)
+            if not market.answers(service, params, region, account):
+                return await upstream(method, path, headers, body, query_params)
+            return wire.answer(service, found[0], market.call(service, found[0], params, region, account))
+        except MarketError as refused:
+            return wire.refusal(service, refused)
+        except LostAnswerError as lost:
+            _lost_answer.set(lost)
+            return wire.refusal(service, MarketError("ServerException", "An internal error has occurred", 500))
+
+    return handle
 
 
 def _handler(

@@ -14,9 +14,11 @@ from blockkeeper.aws.table import ConditionFailedError
 from blockkeeper.domain.enrolment import (
     PaymentPendingError,
     changed_record,
+    leftover,
     new_record,
     pk_problem,
     rule_problems,
+    shared_group_problems,
     wanted_record,
 )
 from blockkeeper.domain.environment import Status
@@ -66,7 +68,7 @@ def change(request: Request) -> Answer:
         _check(wanted, request, before)
         try:
             record = changed_record(before, wanted, request.now)
-            environments.replace(record, before.get("version", 0))
+            environments.replace(record, before.get("version", 0), leftover(before, record, request.now))
         except PaymentPendingError:
             raise _payment_pending(pk, "turn to another block") from None
         except ConditionFailedError:
@@ -76,7 +78,7 @@ def change(request: Request) -> Answer:
 
 
 def delete(request: Request) -> Answer:
-    """`DELETE /{PK}`: forget the record. The block itself stays, and nothing more is done for it."""
+    """`DELETE /{PK}`: forget the record. The block itself stays; what was armed on its groups is taken away by the next sweep."""
     pk = _pk(request, request.fields())
     for _ in range(ATTEMPTS):
         before = _load(pk)
@@ -84,7 +86,7 @@ def delete(request: Request) -> Answer:
         if before.get("status") == Status.EXTENSION_PAYMENT_PENDING:
             raise _payment_pending(pk, "be deleted")
         try:
-            environments.delete(pk, before.get("version", 0))
+            environments.delete(pk, before.get("version", 0), leftover(before, None, request.now))
         except ConditionFailedError:
             continue
         return Answer(200, {"PK": pk, "status": "Deleted"})
@@ -118,8 +120,16 @@ def _check(record: Record, request: Request, before: Record | None) -> None:
     wrong = {re.split(r"[.\[]", problem.field, maxsplit=1)[0] for problem in problems}
     sound = {name: value for name, value in record.items() if name not in wrong}
     problems += rule_problems(sound, request.now, before)
+    if sound.get("groups") and not problems:
+        # Only who follows a block with groups can be in another's way; the count is EC2's, as the record's last sweep saw it.
+        known = {"instance_count": (before or {}).get("instance_count")} if _same_block(sound, before) else {}
+        problems += shared_group_problems({**sound, **known}, environments.list_environments())
     if problems:
         raise invalid(problems)
+
+
+def _same_block(record: Record, before: Record | None) -> bool:
+    return before is not None and all(record.get(name) == before.get(name) for name in ("capacity_block_id", "region"))
 
 
 def _pk(request: Request, body: Record) -> str:

@@ -13,6 +13,12 @@ def payment_margin() -> timedelta:
     return timedelta(minutes=int(os.environ["PAYMENT_MARGIN_MINUTES"]))
 
 
+def sweep_period() -> timedelta:
+    """Time between two sweeps, from the parameter `ScheduleExpression`; an hour when that is no plain rate."""
+    match = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", os.environ.get("SCHEDULE_EXPRESSION", ""))
+    return timedelta(hours=1) if match is None else int(match[1]) * timedelta(**{f"{match[2]}s": 1})
+
+
 def live() -> bool:
     """Whether money may move: only the exact word `live` in `PURCHASE_MODE` says so (design rule 7)."""
     return os.environ.get("PURCHASE_MODE") == "live"

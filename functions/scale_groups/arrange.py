@@ -1,6 +1,6 @@
 """Makes the groups of one block match its calendar: read everything, plan each group, write what differs, read it back."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -8,19 +8,29 @@ from typing import Any, TypeAlias
 from botocore.exceptions import ClientError
 
 from blockkeeper.aws import ec2
-from blockkeeper.aws.auto_scaling import AutoScaling, AutoScalingBusyError, AutoScalingRefusedError
+from blockkeeper.aws.auto_scaling import HANDLER_TAG, OWN_HOOK, AutoScaling
 from blockkeeper.aws.environments import list_environments
-from blockkeeper.domain.calendar import Action, GroupBlock, GroupFacts, Plan, action_names, plan_changes, plan_group
-from blockkeeper.domain.environment import Environment, parse_environment
+from blockkeeper.aws.group_errors import GroupBusyError, GroupChangingError, GroupRefusedError
+from blockkeeper.aws.look import Look, Service
+from blockkeeper.domain.calendar import (
+    SETTLED,
+    Action,
+    GroupBlock,
+    GroupFacts,
+    Plan,
+    action_names,
+    plan_changes,
+    plan_group,
+    stale_scale_down,
+)
+from blockkeeper.domain.environment import Environment, Group, Kind, parse_environment
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation, UnreadableReservationError
 
 NO_GROUP = "is no Auto Scaling group of this account and Region (correct auto_scaling_group)"
-EKS_SIZES = (
-    "its sizes go through EKS, which Blockkeeper does not do yet"
-    " (use aws eks update-nodegroup-config, or a plain Auto Scaling group)"
-)
 _NOT_FOUND = "InvalidCapacityReservationId"
+# EKS and Batch carry out a change within a minute or two.
+CHANGE_TAKES = timedelta(minutes=1)
 
 Step: TypeAlias = tuple[Callable[[], None], list[str]]
 """A write, and what it changes in words."""
@@ -32,18 +42,25 @@ class Arranged:
 
     Attributes:
         arranged: everything that was planned stands, and was read back.
-        busy: Auto Scaling asked for patience; the same may be tried again at once.
+        pending: the service is carrying out a change, ours or another; the next look sees whether it stands.
+        busy: the service asked for patience; the same may be tried again at once.
+        check_at, look_at: as in `Plan`.
+        missing, missed: as in `Plan`.
         problems: what a person must mend, in words that begin with the group's name.
     """
 
     group: str
     arranged: bool = False
+    pending: bool = False
     busy: bool = False
     sizes: str | None = None
     instances: int | None = None
     instances_left: int = 0
+    missing: int = 0
+    missed: bool = False
     actions: tuple[Action, ...] = ()
     check_at: datetime | None = None
+    look_at: datetime | None = None
     changes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -51,6 +68,19 @@ class Arranged:
     def problem(self, text: str) -> None:
         """Add what a person must mend."""
         self.problems.append(f"{self.group}: {text}")
+
+    def planned(self, plan: Plan) -> None:
+        """Take over what a plan says beside its writes."""
+        self.actions, self.check_at, self.look_at = plan.actions, plan.check_at, plan.look_at
+        self.instances_left, self.missing, self.missed = plan.instances_left, plan.missing, plan.missed
+        self.notes += plan.notes
+        for finding in plan.findings:
+            self.problem(finding)
+
+    def come_by(self, at: datetime) -> None:
+        """Look again at this time at the latest."""
+        self.check_at = min(self.check_at or at, at)
+        self.look_at = min(self.look_at or at, at)
 
     def as_json(self) -> dict[str, Any]:
         """The workflow's output for this group."""
@@ -68,12 +98,40 @@ class Arranged:
         }
 
 
+@dataclass(slots=True)
+class Followed:
+    """What a group follows: its blocks, the longest terminate hook that a policy wants, and policies that are at odds."""
+
+    blocks: list[GroupBlock] = field(default_factory=list)
+    hook: timedelta | None = None
+    conflicts: list[str] = field(default_factory=list)
+
+
+class Services:
+    """Who looks after the groups of an account and Region, each made when a record names such a group."""
+
+    def __init__(self, region: str, account: str) -> None:
+        self._region, self._account = region, account
+        self.scaling = AutoScaling(region, account)
+
+    def of(self, kind: Kind) -> Service:
+        """The service of a kind that has no scheduled actions; imported here, since most records name no such group."""
+        if kind is Kind.NODE_GROUP:
+            from blockkeeper.aws.eks import NodeGroups
+
+            return NodeGroups(self._region, self._account, self.scaling)
+        from blockkeeper.aws.batch import ComputeEnvironments
+
+        return ComputeEnvironments(self._region, self._account)
+
+
 class Enrolled:
     """The enrolled blocks of a Region as an account sees them now, by the groups that follow them."""
 
     def __init__(self, region: str, account: str, now: datetime) -> None:
-        self._region, self._account, self._now = region, account, now
+        self._region, self._account, self.now = region, account, now
         self._blocks: dict[str, Reservation | None] = {}
+        self._vcpus: dict[str, int] = {}
         self._environments: list[Environment] = []
         self._unreadable: list[dict[str, Any]] = []
         for record in list_environments():
@@ -94,11 +152,11 @@ class Enrolled:
         if reservation_id not in self._blocks:
             self._blocks[reservation_id] = _read_or_none(reservation_id, self._region, self._account)
         reservation = self._blocks[reservation_id]
-        lasts = environment.end_time is not None and self._now < environment.end_time
+        lasts = environment.end_time is not None and self.now < environment.end_time
         if reservation is None and lasts and environment.owner_id == self._account:
             raise UnreadableReservationError(
                 f"EC2 does not show {reservation_id} (record {environment.pk}), which ends at"
-                f" {format_instant(environment.end_time or self._now)}; what is armed stays armed (correct capacity_block_id,"
+                f" {format_instant(environment.end_time or self.now)}; what is armed stays armed (correct capacity_block_id,"
                 " or delete the record)"
             )
         return reservation
@@ -108,25 +166,46 @@ class Enrolled:
         """Ids of blocks whose records cannot be read: their actions are not ours to judge."""
         return {str(record.get("capacity_block_id")) for record in self._unreadable}
 
-    def followed_by(self, group: str) -> list[GroupBlock]:
-        """The blocks that a group follows.
+    def followed_by(self, kind: Kind, label: str) -> Followed:
+        """What a group follows, over all records. Where two records name it for one block, the first one's share counts.
 
         Raises:
+            ClientError: a block, or an instance type, could not be read.
             UnreadableReservationError: one of them cannot be read, so the group's sizes over time are unknown.
         """
+        name = label.rpartition("/")[2]
         for record in self._unreadable:
-            if group in str(record.get("groups")):
+            if name in str(record.get("groups")):
                 raise UnreadableReservationError(
                     f"record {record['PK']} names this group and cannot be read; what is armed stays armed"
                     " (mend or delete the record)"
                 )
-        found: dict[str, GroupBlock] = {}
+        followed, first = Followed(), dict[str, str]()
         for environment in self._environments:
             for each in environment.groups:
-                if each.auto_scaling_group == group and (reservation := self.block(environment)) is not None:
-                    drain = timedelta(minutes=each.drain_minutes)
-                    found[reservation.reservation_id] = GroupBlock(reservation, each.instances, drain)
-        return list(found.values())
+                if (each.kind, each.label) != (kind, label):
+                    continue
+                if each.terminate_hook_minutes is not None:
+                    followed.hook = max(followed.hook or timedelta(0), timedelta(minutes=each.terminate_hook_minutes))
+                if (reservation := self.block(environment)) is None:
+                    continue
+                pk = first.setdefault(reservation.reservation_id, environment.pk)
+                if pk != environment.pk:
+                    followed.conflicts.append(
+                        f"records {pk} and {environment.pk} both name it for {reservation.reservation_id};"
+                        f" the share of {pk} counts (take it off one of them)"
+                    )
+                    continue
+                unit = self._vcpus_of(reservation) if kind is Kind.COMPUTE_ENVIRONMENT else 1
+                drain = timedelta(minutes=each.drain_minutes)
+                followed.blocks.append(GroupBlock(reservation, each.instances, drain, unit))
+        return followed
+
+    def _vcpus_of(self, reservation: Reservation) -> int:
+        name = reservation.instance_type
+        if name not in self._vcpus:
+            self._vcpus[name] = ec2.vcpus(name, self._region, self._account)
+        return self._vcpus[name]
 
 
 def _read_or_none(reservation_id: str, region: str, account: str) -> Reservation | None:
@@ -141,31 +220,35 @@ def _read_or_none(reservation_id: str, region: str, account: str) -> Reservation
 
 
 def arrange_all(
-    environment: Environment | None, reservation_id: str, enrolled: Enrolled, scaling: AutoScaling, now: datetime
+    environment: Environment | None,
+    reservation_id: str,
+    left: Sequence[str],
+    enrolled: Enrolled,
+    services: Services,
 ) -> list[Arranged]:
-    """Arrange every group of a record, and every group that still has actions for its block; one bad group stops no other.
+    """Arrange every group of a record, and every group that still has something of ours for its block; no bad one stops another.
 
     Args:
         environment: the record; None when it is not enrolled any more: then the block's actions are deleted.
         reservation_id: the block that the run was started for; the record may name another by now.
+        left: Auto Scaling groups that a record which is gone had named for the block.
 
     Raises:
-        ClientError, AutoScalingBusyError, AutoScalingRefusedError: something could not be read; nothing was written.
+        ClientError, GroupBusyError, GroupRefusedError: something could not be read; nothing was written.
     """
-    policy = environment.groups if environment else ()
+    policy, scaling, now = environment.groups if environment else (), services.scaling, enrolled.now
     ids = sorted({reservation_id, *([environment.capacity_block_id] if environment else [])})
-    names = {group.auto_scaling_group for group in policy if group.auto_scaling_group}
+    named = {group.label for group in policy if group.kind is Kind.AUTO_SCALING_GROUP}
+    names = named | set(left) | set(environment.groups_followed if environment else ())
     names |= scaling.groups_with([name for each in ids for name in action_names(each)])
     groups = scaling.groups(names)
     results = [
         _arrange(groups[name], enrolled, scaling, now) if name in groups else _refused(name, NO_GROUP)
         for name in sorted(names)
+        if name in groups or name in named
     ]
-    for group in policy:
-        if not group.auto_scaling_group:
-            named = f"{group.eks_cluster}/{group.eks_nodegroup}"
-            results.append(_refused(named, f"is an EKS managed node group: {EKS_SIZES}"))
-    return results
+    looked_at = (group for group in policy if group.kind is not Kind.AUTO_SCALING_GROUP)
+    return results + [_arrange_by_looking(group, enrolled, services.of(group.kind)) for group in looked_at]
 
 
 def _refused(group: str, problem: str) -> Arranged:
@@ -176,37 +259,104 @@ def _refused(group: str, problem: str) -> Arranged:
 
 def _arrange(group: GroupFacts, enrolled: Enrolled, scaling: AutoScaling, now: datetime) -> Arranged:
     if group.eks_nodegroup is not None:
-        return _refused(group.name, f"belongs to the EKS managed node group {group.eks_nodegroup}: {EKS_SIZES}")
+        return _refused(
+            group.name,
+            f"belongs to the EKS managed node group {group.eks_nodegroup}, and its sizes go through EKS"
+            " (name eks_cluster and eks_nodegroup instead of auto_scaling_group)",
+        )
     result = Arranged(group.name, sizes=str(group.sizes), instances=group.instances)
     kept = enrolled.unreadable_blocks
     try:
-        blocks = enrolled.followed_by(group.name)
+        followed = enrolled.followed_by(Kind.AUTO_SCALING_GROUP, group.name)
         standing = scaling.actions(group.name)
         others = {action.at for action in standing if not action.ours or action.reservation_id in kept}
-        plan = plan_group(blocks, group, others, now)
+        known = group if followed.hook is None else group.with_hook(OWN_HOOK, followed.hook)
+        plan = plan_group(followed.blocks, known, others, now)
         puts, deletes = plan_changes(plan.actions, standing, kept)
         left = [action for action in standing if action.name not in deletes]
-        steps: list[Step] = []
+        steps = _hook_steps(group, followed.hook, scaling)
         if deletes:
             steps.append((lambda: scaling.delete(group, deletes), [f"{name} deleted" for name in deletes]))
         if puts:
             texts = [f"{action.name} at {format_instant(action.at)} sets {action.sizes}" for action in puts]
             steps.append((lambda: scaling.put(group, puts, left, now), texts))
         if (sizes := plan.sizes_now) is not None:
-            steps.append((lambda: scaling.set_sizes(group, sizes), [f"sizes set from {group.sizes} to {sizes}"]))
+            steps.append((lambda: scaling.set_sizes(group, sizes), [_sizes_text(group, plan)]))
         _write(steps, result)
         if steps:
-            _read_back(plan, kept, scaling, result)
-    except (AutoScalingBusyError, AutoScalingRefusedError, UnreadableReservationError) as error:
-        result.busy = isinstance(error, AutoScalingBusyError)
+            _read_back(plan, followed.hook, kept, scaling, result)
+    except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
+        result.busy = isinstance(error, GroupBusyError)
         result.problem(str(error))
         return result
     result.arranged = True
-    result.actions, result.check_at, result.instances_left = plan.actions, plan.check_at, plan.instances_left
-    result.notes += plan.notes
-    for finding in plan.findings:
-        result.problem(finding)
+    result.planned(plan)
+    for conflict in followed.conflicts:
+        result.problem(conflict)
     return result
+
+
+def _sizes_text(group: GroupFacts, plan: Plan) -> str:
+    if plan.sizes_now == group.sizes:
+        return f"sizes {group.sizes} set again, since {group.instances} of {group.sizes.desired} instances are there"
+    return f"sizes set from {group.sizes} to {plan.sizes_now}"
+
+
+def _hook_steps(group: GroupFacts, wanted: timedelta | None, scaling: AutoScaling) -> list[Step]:
+    """Writes that put our terminate hook and the tag, or take them away."""
+    if wanted is not None and (group.own_hook != wanted or group.handler_tag is None):
+        text = f"lifecycle hook {OWN_HOOK} of {wanted.total_seconds():.0f} s and tag {HANDLER_TAG} put"
+        return [(lambda: scaling.put_hook(group, wanted), [text])]
+    if wanted is None and group.own_hook is not None:
+        return [(lambda: scaling.remove_hook(group), [f"lifecycle hook {OWN_HOOK} taken away"])]
+    return []
+
+
+def _arrange_by_looking(group: Group, enrolled: Enrolled, service: Service) -> Arranged:
+    """Arrange a group whose service has no scheduled actions: what is due is set now, and `look_at` says when to come again."""
+    result, now = Arranged(group.label), enrolled.now
+    try:
+        followed = enrolled.followed_by(group.kind, group.label)
+        look = service.look(group)
+        result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
+        plan = plan_group(followed.blocks, look.facts, (), now)
+        result.planned(plan)
+        for conflict in followed.conflicts:
+            result.problem(conflict)
+        if stale := stale_scale_down(look.scale_down_at, followed.blocks, now):
+            result.problem(stale)
+            result.come_by((look.scale_down_at or now) + SETTLED)
+        if plan.sizes_now is not None and look.changing is None:
+            sizes, text = plan.sizes_now, _sizes_text(look.facts, plan)
+            _write([(lambda: service.set_sizes(group, sizes), [text])], result)
+            look = service.look(group)
+            result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
+        _note_pending(plan, look, result, now)
+    except GroupChangingError as error:
+        result.pending = True
+        result.come_by(now + CHANGE_TAKES)
+        result.notes.append(str(error))
+    except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
+        result.busy = isinstance(error, GroupBusyError)
+        result.problem(str(error))
+    return result
+
+
+def _note_pending(plan: Plan, look: Look, result: Arranged, now: datetime) -> None:
+    """Say whether what was planned stands: while the service is at it, nobody knows."""
+    sizes, wanted = look.facts.sizes, plan.sizes_now
+    stands = wanted is None or all(
+        want in (None, have)
+        for want, have in zip(
+            (wanted.minimum, wanted.maximum, wanted.desired), (sizes.minimum, sizes.maximum, sizes.desired), strict=True
+        )
+    )
+    if look.changing is None and stands:
+        result.arranged = True
+        return
+    result.pending = True
+    result.come_by(now + CHANGE_TAKES)
+    result.notes.append(look.changing or f"shows sizes {sizes} after {wanted} were set")
 
 
 def _write(steps: Iterable[Step], result: Arranged) -> None:
@@ -215,31 +365,44 @@ def _write(steps: Iterable[Step], result: Arranged) -> None:
     for step, texts in steps:
         try:
             step()
-        except (AutoScalingBusyError, AutoScalingRefusedError) as error:
+        except (GroupBusyError, GroupRefusedError) as error:
             failed.append(error)
         else:
             result.changes += [f"{result.group}: {text}" for text in texts]
     if failed:
-        raise next((error for error in failed if isinstance(error, AutoScalingBusyError)), failed[0])
+        raise next((error for error in failed if isinstance(error, GroupBusyError)), failed[0])
 
 
-def _read_back(plan: Plan, kept: Collection[str], scaling: AutoScaling, result: Arranged) -> None:
+def _read_back(
+    plan: Plan, hook: timedelta | None, kept: Collection[str], scaling: AutoScaling, result: Arranged
+) -> None:
     """Make sure that what was written stands.
 
     Raises:
-        AutoScalingBusyError: it does not (yet), so it is compared and written again.
+        GroupBusyError: it does not (yet), so it is compared and written again.
     """
     puts, deletes = plan_changes(plan.actions, scaling.actions(result.group), kept)
     if puts or deletes:
         names = ", ".join([*(action.name for action in puts), *deletes])
-        raise AutoScalingBusyError(f"does not show what was written: {names}")
+        raise GroupBusyError(f"does not show what was written: {names}")
+    after = scaling.groups([result.group]).get(result.group)
     if plan.sizes_now is not None:
-        after = scaling.groups([result.group]).get(result.group)
         if after is None or after.sizes != plan.sizes_now:
-            raise AutoScalingBusyError(f"shows sizes {after and after.sizes} after {plan.sizes_now} were set")
+            raise GroupBusyError(f"shows sizes {after and after.sizes} after {plan.sizes_now} were set")
         result.sizes, result.instances = str(after.sizes), after.instances
+    if after is not None and after.own_hook != hook:
+        raise GroupBusyError(f"does not show what was written: lifecycle hook {OWN_HOOK}")
 
 
 def next_check(results: Iterable[Arranged]) -> datetime | None:
     """The first boundary after which a group must be looked at."""
     return min((result.check_at for result in results if result.check_at is not None), default=None)
+
+
+def again(results: Iterable[Arranged], event: Mapping[str, Any], until: datetime) -> dict[str, Any] | None:
+    """When to arrange the groups again, and with what input: the next look at any of them, if it is due before `until`."""
+    looks = [result.look_at for result in results if result.look_at is not None]
+    if not looks or min(looks) > until:
+        return None
+    given = {name: value for name, value in event.items() if name != "now"}
+    return {"at": format_instant(min(looks)), "input": given}

@@ -7,6 +7,7 @@ from blockkeeper.aws import bus, ec2
 from blockkeeper.aws.approvals import supersede_open_requests
 from blockkeeper.aws.clients import own_account
 from blockkeeper.aws.environments import enrol_tagged, list_environments, set_status
+from blockkeeper.aws.leftovers import list_leftovers
 from blockkeeper.aws.table import ConditionFailedError
 from blockkeeper.domain.environment import Status
 from blockkeeper.domain.instants import parse_instant
@@ -30,7 +31,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         target,
         ec2.describe_entries(target.region, target.account),
         list_environments(),
+        leftovers=list_leftovers(target.region),
         payment_margin=settings.payment_margin(),
+        period=settings.sweep_period(),
         default_approvers=settings.approver_emails(),
         now=now,
     )

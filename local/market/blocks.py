@@ -208,6 +208,7 @@ class Blocks:
             block.state = "active"
         self.plan(block)
         self._market.groups.block_changed(block)
+        self._market.node_groups.block_changed(block.reservation_id)
 
     # -- calls
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema import Draft202012Validator
 
 from local.market.blocks import LIFECYCLE, Block, Offering, Payment
+from local.market.compute_environments import ComputeEnvironment
 from local.market.groups import TERMINATING, Group, Hook
 from local.market.offerings import Supply
 from local.market.templates import Subnet, Template, capacity_block_data, template_id
@@ -46,6 +47,12 @@ def load_fleet(market: "Market", fleet: dict[str, Any]) -> None:
     for entry in fleet.get("groups", []):
         market.templates.add(_template(market, entry))
         market.groups.add(_group(market, entry))
+    for entry in fleet.get("node_groups", []):
+        sizes = (entry["min"], entry["max"], entry["desired"])
+        beneath = _beneath(market, entry, f"eks-{entry['name']}")
+        market.node_groups.add(entry["cluster"], entry["name"], beneath, sizes)
+    for entry in fleet.get("compute_environments", []):
+        market.compute_environments.add(_compute_environment(market, entry))
     market.environments.extend(fleet.get("environments", []))
 
 
@@ -161,7 +168,28 @@ def _group(market: "Market", entry: dict[str, Any]) -> Group:
         hooks=hooks,
         suspended=dict.fromkeys(entry.get("suspended_processes", []), "User suspended"),
         protects_new=entry.get("protects_new_instances", False),
-        settings=_settings(entry),
+        settings=_settings(entry) | ({"WarmPoolConfiguration": {"MinSize": 0}} if entry.get("warm_pool") else {}),
+    )
+
+
+def _beneath(market: "Market", entry: dict[str, Any], name: str) -> Group:
+    """The Auto Scaling group that another service makes for a group of its own."""
+    named: dict[str, Any] = {
+        key: entry[key] for key in ("owner_id", "region", "availability_zone", "reservation_id") if key in entry
+    }
+    built = {"name": name, "min": 0, "max": 0, "desired": 0, **named}
+    market.templates.add(_template(market, built))
+    return _group(market, built)
+
+
+def _compute_environment(market: "Market", entry: dict[str, Any]) -> ComputeEnvironment:
+    return ComputeEnvironment(
+        entry["name"],
+        entry["instance_type"],
+        _beneath(market, entry, f"{entry['name']}-asg"),
+        entry["min_vcpus"],
+        entry["max_vcpus"],
+        entry.get("asked_vcpus", 0),
     )
 
 

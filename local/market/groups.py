@@ -49,7 +49,7 @@ _RECLAIMED = (
 
 @dataclass
 class Hook:
-    """A lifecycle hook."""
+    """A lifecycle hook. Whoever listens to it lets the instance go on `answered_after`; None means that nobody listens."""
 
     name: str
     transition: str
@@ -58,6 +58,7 @@ class Hook:
     metadata: str | None = None
     target_arn: str | None = None
     role_arn: str | None = None
+    answered_after: timedelta | None = None
 
 
 @dataclass
@@ -283,6 +284,7 @@ class Groups:
             member.waiting[hook.name] = Waiting(hook, token, now + hook.heartbeat, latest)
             member.lifecycle = lifecycle
             self._plan_timeout(group, member, hook.name)
+            self._plan_answer(group, member, hook)
             self._announce_hook(group, member, hook, token)
         return bool(hooks)
 
@@ -295,6 +297,16 @@ class Groups:
                 self.complete(group, member, hook_name, waiting.hook.default_result)
 
         self._market.agenda.plan(until, timed_out)
+
+    def _plan_answer(self, group: Group, member: Member, hook: Hook) -> None:
+        waiting = member.waiting[hook.name]
+
+        def answered() -> None:
+            if member.waiting.get(hook.name) is waiting:
+                self.complete(group, member, hook.name, "CONTINUE")
+
+        if hook.answered_after is not None:
+            self._market.agenda.plan(self._market.now + hook.answered_after, answered)
 
     def heartbeat(self, group: Group, member: Member, hook_name: str) -> None:
         """Let a held instance wait once more."""

@@ -29,6 +29,19 @@ _BLOCK_TYPES = {
     "trn1.32xlarge": 16,
 }
 """Instance types sold as blocks, and their accelerators."""
+VCPUS = {
+    "p6-b300.48xlarge": 192,
+    "p6-b200.48xlarge": 192,
+    "p5en.48xlarge": 192,
+    "p5e.48xlarge": 192,
+    "p5.48xlarge": 192,
+    "p5.4xlarge": 16,
+    "p4de.24xlarge": 96,
+    "p4d.24xlarge": 96,
+    "trn2.48xlarge": 192,
+    "trn2.3xlarge": 12,
+    "trn1.32xlarge": 128,
+}
 
 
 @dataclass
@@ -148,6 +161,7 @@ def _as_type(name: str) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "InstanceType": name,
         "CurrentGeneration": True,
+        "VCpuInfo": {"DefaultVCpus": VCPUS[name]},
         "SupportedUsageClasses": ["on-demand", "capacity-block"],
     }
     if name.startswith("p"):

@@ -13,12 +13,14 @@ from local.market.agenda import Agenda
 from local.market.blocks import Blocks
 from local.market.caller import Caller
 from local.market.catalogue import Catalogue
+from local.market.compute_environments import ComputeEnvironments
 from local.market.errors import LostAnswerError, MarketError
 from local.market.extensions import Extensions
 from local.market.faults import Fault, Faults
 from local.market.fleet import load_fleet
 from local.market.groups import Groups
 from local.market.instances import Instances
+from local.market.node_groups import NodeGroups
 from local.market.offerings import Offerings
 from local.market.scaling_api import ScalingApi
 from local.market.schedules import Schedules
@@ -71,11 +73,15 @@ class Market:
         self.schedules = Schedules(self)
         self.templates = Templates(self)
         self.catalogue = Catalogue()
+        self.node_groups = NodeGroups(self)
+        self.compute_environments = ComputeEnvironments(self)
         self._scaling_api = ScalingApi(self)
         self._operations: dict[tuple[str, str], Operation] = {
             **{("ec2", name): op for part in self._ec2_parts() for name, op in part.operations().items()},
             **{("autoscaling", name): op for name, op in self._scaling_api.operations().items()},
             **{("autoscaling", name): op for name, op in self.schedules.operations().items()},
+            **{("eks", name): op for name, op in self.node_groups.operations().items()},
+            **{("batch", name): op for name, op in self.compute_environments.operations().items()},
         }
         self._lock = threading.RLock()
         self._at: datetime | None = None
@@ -91,6 +97,12 @@ class Market:
     def operations(self) -> frozenset[tuple[str, str]]:
         """The (service, operation) pairs that `call` answers."""
         return frozenset(self._operations)
+
+    def answers(self, service: str, params: dict[str, Any], region: str, account: str) -> bool:
+        """Whether a call of a known operation is the market's to answer: EKS and Batch have other things than those on blocks."""
+        if service == "eks":
+            return self.node_groups.knows(params, Caller(account, region))
+        return service != "batch" or self.compute_environments.knows(params, Caller(account, region))
 
     def call(
         self,

@@ -57,7 +57,7 @@ class Schedules:
     # -- calls
 
     def _put_one(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        self._put(self._group(params, caller), params)
+        self.put(self._group(params, caller), params)
         return {}
 
     def _put_batch(self, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Schedules:
         failed = []
         for request in requests:
             try:
-                self._put(group, request)
+                self.put(group, request)
             except MarketError as refusal:
                 failed.append(_failed(request.get("ScheduledActionName", ""), refusal))
         return {"FailedScheduledUpdateGroupActions": failed}
@@ -114,7 +114,7 @@ class Schedules:
 
     # -- rules
 
-    def _put(self, group: Group, request: dict[str, Any]) -> None:
+    def put(self, group: Group, request: dict[str, Any]) -> None:
         """Add or overwrite an action.
 
         Raises:

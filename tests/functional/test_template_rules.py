@@ -20,6 +20,7 @@ EC2_EVENTS = {
 # The samples that each rule must let through; it must stop every other one.
 WANTED = {
     "DetectExpiryCapacityBlockEvents": EC2_EVENTS,
+    "DetectExpiryInstanceWarnings": {"ec2-event.interruption-warning"},
     "DetectExpiryPurchases": {"ec2-event.purchase-extension"},
     "TellPeopleOutcomes": {"Extension Confirmed", "Extension Failed", "Block Expiring", "Findings Changed"},
     "TellSlackChanges": {
@@ -95,8 +96,16 @@ def test_case_b42_an_undelivered_event_is_kept_and_a_stale_one_is_given_up(rules
     assert "LostEventsPolicy" in resources
 
 
-def test_case_b42_a_warning_is_not_delivered_after_the_block_has_ended(rules):
-    (target,) = rules["DetectExpiryCapacityBlockEvents"]["Targets"]
+def test_the_warning_of_an_interruptible_reservation_is_not_ours(rules):
+    event = samples()["ec2-event.interruption-warning"]
+    detail = {**event["detail"], "azId": "use1-az1"}
+    del detail["instance-lifecycle"]
+    assert not matches(rules["DetectExpiryInstanceWarnings"]["EventPattern"], {**event, "detail": detail})
+
+
+@pytest.mark.parametrize("rule", ["DetectExpiryCapacityBlockEvents", "DetectExpiryInstanceWarnings"])
+def test_case_b42_a_warning_is_not_delivered_after_the_block_has_ended(rules, rule):
+    (target,) = rules[rule]["Targets"]
     assert target["RetryPolicy"]["MaximumEventAgeInSeconds"] < WARNING_LIVES_SECONDS
 
 
@@ -118,7 +127,7 @@ def test_case_b42_a_rules_role_may_start_exactly_its_machine(rules, resources):
         statements = [each for policy in role["Policies"] for each in policy["PolicyDocument"]["Statement"]]
         assert [(each["Action"], each["Resource"]) for each in statements] == [("states:StartExecution", target["Arn"])]
         machines += 1
-    assert machines == 2
+    assert machines == 3
 
 
 def test_case_b42_a_rule_may_call_exactly_its_function(rules, resources):

@@ -5,14 +5,13 @@ so each may be repeated. Source: Amazon EC2 Auto Scaling API reference; User Gui
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from blockkeeper.aws.clients import client
+from blockkeeper.aws.group_errors import BUSY_CODES, GroupBusyError, GroupRefusedError, refusals
 from blockkeeper.domain.calendar import Action, GroupFacts, Sizes, in_waves
 from blockkeeper.domain.instants import format_instant
 
@@ -21,31 +20,14 @@ MOST_IN_A_BATCH = 50
 DEFAULT_HEARTBEAT_SECONDS = 3600
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 NODE_GROUP_TAG = "eks:nodegroup-name"
-_BUSY = frozenset(
-    {
-        "ResourceContention",
-        "ResourceContentionFault",
-        "ScalingActivityInProgress",
-        "ScalingActivityInProgressFault",
-        "ServiceUnavailable",
-        "InternalFailure",
-        "Throttling",
-        "ThrottlingException",
-        "RequestLimitExceeded",
-    }
-)
-
-
-class AutoScalingBusyError(Exception):
-    """Auto Scaling asks for patience (throttled, another update in progress, no answer); the same call may be made again."""
-
-
-class AutoScalingRefusedError(Exception):
-    """Auto Scaling refuses the call, or would: the message has its code and the reason."""
+# Put on by `terminate_hook_minutes`, and taken away with it.
+OWN_HOOK = "blockkeeper-terminate"
+# Node Termination Handler in queue mode minds instances that carry it, with any value (its README); ours says who put it there.
+HANDLER_TAG, OWN_VALUE = "aws-node-termination-handler/managed", "blockkeeper"
 
 
 class AutoScaling:
-    """Auto Scaling in one account and Region. Every call raises AutoScalingBusyError or AutoScalingRefusedError."""
+    """Auto Scaling in one account and Region. Every call raises GroupBusyError or GroupRefusedError."""
 
     def __init__(self, region: str, account: str) -> None:
         self._client = client("autoscaling", region, account)
@@ -54,13 +36,24 @@ class AutoScaling:
         """The groups that exist, by name, with their hooks (DescribeAutoScalingGroups, DescribeLifecycleHooks)."""
         groups = {}
         for batch in _batches(sorted(set(names))):
-            with _refusals():
+            with refusals():
                 pages = self._client.get_paginator("describe_auto_scaling_groups").paginate(AutoScalingGroupNames=batch)
                 for entry in (entry for page in pages for entry in page["AutoScalingGroups"]):
                     name = entry["AutoScalingGroupName"]
                     hooks = self._client.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
-                    groups[name] = _facts(entry, hooks)
+                    facts = _facts(entry, hooks)
+                    if facts.instances < entry["DesiredCapacity"]:
+                        facts = replace(facts, launch_failure=self._launch_failure(name))
+                    groups[name] = facts
         return groups
+
+    def _launch_failure(self, group: str) -> str | None:
+        """What Auto Scaling says about its last launch, if that failed (DescribeScalingActivities, newest first)."""
+        answer = self._client.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=20)
+        for activity in answer["Activities"]:
+            if activity["Description"].startswith("Launching"):
+                return activity.get("StatusMessage") if activity["StatusCode"] == "Failed" else None
+        return None
 
     def actions(self, group: str) -> list[Action]:
         """All scheduled actions of a group that are still to run, other people's too (DescribeScheduledActions, every page)."""
@@ -77,8 +70,8 @@ class AutoScaling:
             standing: the group's actions that stand now, since start times are unique within a group.
 
         Raises:
-            AutoScalingRefusedError: AWS refuses an action, or would; each is named. A 200 answer can hold refusals, too.
-            AutoScalingBusyError: some may be written, some not; make the call again.
+            GroupRefusedError: AWS refuses an action, or would; each is named. A 200 answer can hold refusals, too.
+            GroupBusyError: some may be written, some not; make the call again.
         """
         for action in puts:
             _check(action, now)
@@ -93,7 +86,7 @@ class AutoScaling:
                 }
                 for action in batch
             ]
-            with _refusals():
+            with refusals():
                 answer = self._client.batch_put_scheduled_update_group_action(
                     AutoScalingGroupName=group.name, ScheduledUpdateGroupActions=requests
                 )
@@ -102,7 +95,7 @@ class AutoScaling:
     def delete(self, group: GroupFacts, names: Sequence[str]) -> None:
         """Delete scheduled actions of a group by name. One that has just run is gone already, which is as good."""
         for batch in _batches(names):
-            with _refusals():
+            with refusals():
                 answer = self._client.batch_delete_scheduled_action(
                     AutoScalingGroupName=group.name, ScheduledActionNames=batch
                 )
@@ -112,7 +105,7 @@ class AutoScaling:
     def set_sizes(self, group: GroupFacts, sizes: Sizes) -> None:
         """Set a group's sizes at once (UpdateAutoScalingGroup)."""
         _check_sizes(f"group {group.name}", sizes)
-        with _refusals():
+        with refusals():
             self._client.update_auto_scaling_group(
                 AutoScalingGroupName=group.name,
                 MinSize=sizes.minimum,
@@ -120,31 +113,45 @@ class AutoScaling:
                 DesiredCapacity=sizes.desired,
             )
 
+    def put_hook(self, group: GroupFacts, heartbeat: timedelta) -> None:
+        """Make or change our terminate hook, and tag the group for Node Termination Handler unless it has the tag already.
+
+        An instance whose handler says nothing goes on when the heartbeat is over (CONTINUE), as the handler's README has it.
+        """
+        with refusals():
+            self._client.put_lifecycle_hook(
+                LifecycleHookName=OWN_HOOK,
+                AutoScalingGroupName=group.name,
+                LifecycleTransition=TERMINATING,
+                HeartbeatTimeout=int(heartbeat.total_seconds()),
+                DefaultResult="CONTINUE",
+            )
+            if group.handler_tag is None:
+                self._client.create_or_update_tags(
+                    Tags=[{**_tag(group), "Value": OWN_VALUE, "PropagateAtLaunch": True}]
+                )
+
+    def remove_hook(self, group: GroupFacts) -> None:
+        """Take our terminate hook away, and the tag if it is ours."""
+        with refusals():
+            if group.own_hook is not None:
+                self._client.delete_lifecycle_hook(LifecycleHookName=OWN_HOOK, AutoScalingGroupName=group.name)
+            if group.handler_tag == OWN_VALUE:
+                self._client.delete_tags(Tags=[_tag(group)])
+
     def _entries(self, **which: Any) -> list[dict[str, Any]]:
-        with _refusals():
+        with refusals():
             pages = self._client.get_paginator("describe_scheduled_actions").paginate(**which)
             return [entry for page in pages for entry in page["ScheduledUpdateGroupActions"]]
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn botocore's errors into the two that callers tell apart; access denied and all else is a refusal that names its code."""
-    try:
-        yield
-    except ClientError as error:
-        code = error.response["Error"].get("Code", "")
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        message = f"{error.operation_name}: {code}: {error.response['Error'].get('Message', '')}"
-        if code in _BUSY or status >= 500:  # noqa: PLR2004 - HTTP's server errors
-            raise AutoScalingBusyError(message) from error
-        raise AutoScalingRefusedError(message) from error
-    except BotoCoreError as error:
-        raise AutoScalingBusyError(str(error)) from error
+def _tag(group: GroupFacts) -> dict[str, str]:
+    return {"ResourceId": group.name, "ResourceType": "auto-scaling-group", "Key": HANDLER_TAG}
 
 
 def _check(action: Action, now: datetime) -> None:
     if action.at <= now:
-        raise AutoScalingRefusedError(
+        raise GroupRefusedError(
             f"{action.name} would start at {format_instant(action.at)}, and it is {format_instant(now)}; Auto Scaling takes no"
             " start time in the past (set the sizes at once instead)"
         )
@@ -153,16 +160,16 @@ def _check(action: Action, now: datetime) -> None:
 
 def _check_sizes(what: str, sizes: Sizes) -> None:
     if None in (sizes.minimum, sizes.maximum, sizes.desired):
-        raise AutoScalingRefusedError(f"{what} has sizes {sizes}; minimum, maximum and desired are all needed")
+        raise GroupRefusedError(f"{what} has sizes {sizes}; minimum, maximum and desired are all needed")
     if not 0 <= (sizes.minimum or 0) <= (sizes.desired or 0) <= (sizes.maximum or 0):
-        raise AutoScalingRefusedError(f"{what} has sizes {sizes}; it must be 0 <= minimum <= desired <= maximum")
+        raise GroupRefusedError(f"{what} has sizes {sizes}; it must be 0 <= minimum <= desired <= maximum")
 
 
 def _raise_failed(failed: Sequence[dict[str, Any]]) -> None:
     if not failed:
         return
     texts = [f"{each['ScheduledActionName']}: {each.get('ErrorCode')}: {each.get('ErrorMessage')}" for each in failed]
-    kind = AutoScalingBusyError if all(each.get("ErrorCode") in _BUSY for each in failed) else AutoScalingRefusedError
+    kind = GroupBusyError if all(each.get("ErrorCode") in BUSY_CODES for each in failed) else GroupRefusedError
     raise kind("; ".join(texts))
 
 
@@ -179,6 +186,7 @@ def _facts(entry: dict[str, Any], hooks: Iterable[dict[str, Any]]) -> GroupFacts
         for hook in hooks
         if hook.get("LifecycleTransition") == TERMINATING
     }
+    own_hook = waits.pop(OWN_HOOK, None)
     hook_name = max(waits, key=lambda name: (waits[name], name), default=None)
     instances = [each for each in entry.get("Instances") or [] if each.get("LifecycleState") != "Terminated"]
     tags = {tag["Key"]: tag.get("Value", "") for tag in entry.get("Tags") or []}
@@ -191,7 +199,10 @@ def _facts(entry: dict[str, Any], hooks: Iterable[dict[str, Any]]) -> GroupFacts
         protected=bool(entry.get("NewInstancesProtectedFromScaleIn"))
         or any(each.get("ProtectedFromScaleIn") for each in instances),
         suspended=frozenset(each["ProcessName"] for each in entry.get("SuspendedProcesses") or []),
+        warm_pool="WarmPoolConfiguration" in entry,
         eks_nodegroup=tags.get(NODE_GROUP_TAG),
+        own_hook=None if own_hook is None else timedelta(seconds=own_hook),
+        handler_tag=tags.get(HANDLER_TAG),
     )
 
 

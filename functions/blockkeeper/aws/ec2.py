@@ -50,3 +50,10 @@ def extension_history(reservation_id: str, region: str, account: str) -> tuple[E
     paginator = client("ec2", region, account).get_paginator("describe_capacity_block_extension_history")
     pages = paginator.paginate(CapacityReservationIds=[reservation_id], PaginationConfig={"PageSize": PAGE_SIZE})
     return parse_extensions((entry for page in pages for entry in page["CapacityBlockExtensions"]), reservation_id)
+
+
+def vcpus(instance_type: str, region: str, account: str) -> int:
+    """Count the vCPUs of one instance of a type (DescribeInstanceTypes)."""
+    answer = client("ec2", region, account).describe_instance_types(InstanceTypes=[instance_type])
+    count: int = answer["InstanceTypes"][0]["VCpuInfo"]["DefaultVCpus"]
+    return count

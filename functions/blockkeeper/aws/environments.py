@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from blockkeeper.aws.leftovers import Leftover, put_leftover
 from blockkeeper.aws.table import (
     ConditionFailedError,
     delete_request,
     get_item,
     put_request,
     query_kind,
+    transact,
     update_request,
     write,
 )
@@ -62,24 +64,37 @@ def create(record: Mapping[str, Any]) -> None:
     write(put_request(KIND, record["PK"], _attributes(record), condition="attribute_not_exists(id)"))
 
 
-def replace(record: Mapping[str, Any], version: int) -> None:
+def replace(record: Mapping[str, Any], version: int, leftover: Leftover | None = None) -> None:
     """Store a record in place of the one that was read with `version` (0: it had none).
 
+    Args:
+        leftover: what its block leaves armed when the record turns to another; written with it or not at all.
+
     Raises:
         ConditionFailedError: it has been written or deleted since.
     """
     condition, values = _unchanged(version)
-    write(put_request(KIND, record["PK"], _attributes(record), condition=condition, values=values))
+    _write_with(put_request(KIND, record["PK"], _attributes(record), condition=condition, values=values), leftover)
 
 
-def delete(pk: str, version: int) -> None:
+def delete(pk: str, version: int, leftover: Leftover | None = None) -> None:
     """Delete the record that was read with `version`.
 
+    Args:
+        leftover: what its block leaves armed; written with the deletion or not at all.
+
     Raises:
         ConditionFailedError: it has been written or deleted since.
     """
     condition, values = _unchanged(version)
-    write(delete_request(KIND, pk, condition=condition, values=values))
+    _write_with(delete_request(KIND, pk, condition=condition, values=values), leftover)
+
+
+def _write_with(request: dict[str, Any], leftover: Leftover | None) -> None:
+    if leftover is None:
+        write(request)
+    else:
+        transact([request, put_leftover(leftover)])
 
 
 def set_status(
@@ -110,7 +125,13 @@ def set_status(
     )
 
 
-def set_groups(environment: Environment, armed: str | None, check_at: datetime | None, error: str | None) -> None:
+def set_groups(
+    environment: Environment,
+    armed: str | None,
+    check_at: datetime | None,
+    error: str | None,
+    followed: tuple[str, ...],
+) -> None:
     """Write what scale-groups arranged, when it differs from what the record says.
 
     Args:
@@ -119,19 +140,21 @@ def set_groups(environment: Environment, armed: str | None, check_at: datetime |
             again.
         check_at: the boundary after which to look at the groups again.
         error: what keeps a group from following the block; it also shows as the record's `error` when nothing else does.
+        followed: Auto Scaling groups that may have something of ours on them.
 
     Raises:
         ConditionFailedError: the record was written or deleted since it was read; what was arranged may be out of date.
     """
     shown = error if environment.error in {None, environment.groups_error} else environment.error
     before = (environment.groups_armed, environment.groups_check_at, environment.groups_error, environment.error)
-    if before == (armed, check_at, error, shown):
+    if (*before, environment.groups_followed) == (armed, check_at, error, shown, followed):
         return
     condition, values = _unchanged(environment.version)
     facts = {
         "groups_armed": armed,
         "groups_check_at": None if check_at is None else format_instant(check_at),
         "groups_error": error,
+        "groups_followed": list(followed) or None,
         "error": shown,
     }
     write(update_request(KIND, environment.pk, set_=facts, add={"version": 1}, condition=condition, values=values))

@@ -1,4 +1,4 @@
-"""The capacity calendar of one Auto Scaling group: its sizes over time, and the one-time scheduled actions that make them.
+"""The capacity calendar of one group: its sizes over time, and what makes them: scheduled actions, or a look at each boundary.
 
 A block's share of a group lasts from shortly after the block's start until `Deadlines.drain_at`. The group's size at any moment is
 the sum of the shares that last then, so the end of one block takes away its own share only (case B32). Each change of size is one
@@ -6,21 +6,26 @@ scheduled action, named after the block and its purpose: ``blockkeeper-cr-0a1-st
 
 The end is always EC2's own EndDate: while an extension awaits its payment the old end stays armed (case B03).
 
-Sizes are 0 / n / n (minimum, maximum, desired) while blocks run and 0 / 0 / 0 at the end:
+Only Auto Scaling groups have scheduled actions. For managed node groups of EKS and compute environments of Batch `Plan.look_at`
+says when scale-groups has to come again, and its workflow waits until then (docs/adr/006-boundaries-without-schedules.md).
+
+Sizes of an Auto Scaling group are 0 / n / n (minimum, maximum, desired) while blocks run and 0 / 0 / 0 at the end:
 - maximum n: more instances than were bought never launch, and Auto Scaling would try without end ("Launch failures");
   at the end 0 keeps every other scaler from growing the group again (case B29).
 - minimum 0: a broken node can be sent to standby or terminated with its place, which Auto Scaling refuses at the minimum; and from
   the scale-in on nothing is relaunched into the dying block (case B31).
+A node group's maximum is 1 at least (EKS API, NodegroupScalingConfig), so its end is 0 / 1 / 0. A compute environment's sizes are
+in vCPUs, and its desired size is Batch's own (Batch User Guide, "Perform scaling updates").
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from blockkeeper.domain.deadlines import SCHEDULED_ACTION_LATENESS, Deadlines
-from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.environment import Environment, Kind
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
 
@@ -40,6 +45,17 @@ SOON = timedelta(minutes=1)
 NEEDED_PROCESSES = frozenset({"ScheduledActions", "Launch", "Terminate"})
 # From here on before EC2 terminates, instances that are still there are reported (case B08: at T - 35 min).
 LAST_LOOK = timedelta(minutes=5)
+# Scheduled actions of a group, everybody's together (User Guide, "Scheduled scaling").
+ACTIONS_PER_GROUP = 125
+# After a scheduled action must have run, and its instances been launched or sent away, the group is looked at.
+SETTLED = SCHEDULED_ACTION_LATENESS + SOON
+# A freed slot is scrubbed for minutes before something launches into it ("Troubleshoot: instance launch failure"); what is missing
+# for longer is reported.
+MISSING_FOR = timedelta(minutes=15)
+SHORTEST_PAUSE = MINUTE
+LONGEST_PAUSE = timedelta(hours=1)
+# While a group drains it is looked at so often, since another scaler may grow it again (case B29).
+DRAIN_LOOK = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +104,37 @@ class GroupBlock:
     Attributes:
         instances: the policy's size for this group; None means all of the block's instances.
         drain: how long the policy gives the workload to drain.
+        unit: what one instance counts in the group's sizes: 1, or the vCPUs of its type.
     """
 
     reservation: Reservation
     instances: int | None = None
     drain: timedelta = timedelta(0)
+    unit: int = 1
 
     @property
     def size(self) -> int | None:
         """Its share of the group; None when neither EC2 nor the policy tells. Never more than was bought."""
         bought = self.reservation.instance_count
         known = [size for size in (self.instances, bought) if size is not None]
-        return min(known, default=None)
+        return min(known) * self.unit if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """An Auto Scaling group as it is.
+    """A group as it is.
 
     Attributes:
         longest_hook: heartbeat timeout of its longest terminating lifecycle hook; zero without one.
         hook_name: that hook.
-        instances: those that are not yet terminated, whatever their state.
+        instances: those that are not yet terminated, whatever their state (a compute environment's in vCPUs).
         protected: it has instances that are protected from scale in, or protects new ones.
         suspended: names of its suspended processes.
-        eks_nodegroup: the EKS managed node group that it belongs to.
+        warm_pool: it has a warm pool, which launches nothing into a Capacity Block.
+        launch_failure: what Auto Scaling last said when it could not launch, if instances are missing.
+        eks_nodegroup: the EKS managed node group that an Auto Scaling group belongs to.
+        own_hook: heartbeat of the terminate hook that Blockkeeper put; `longest_hook` leaves it out.
+        handler_tag: value of the tag that Node Termination Handler looks for; None without it.
     """
 
     name: str
@@ -122,7 +144,37 @@ class GroupFacts:
     instances: int = 0
     protected: bool = False
     suspended: frozenset[str] = frozenset()
+    warm_pool: bool = False
+    launch_failure: str | None = None
     eks_nodegroup: str | None = None
+    own_hook: timedelta | None = None
+    handler_tag: str | None = None
+    kind: Kind = Kind.AUTO_SCALING_GROUP
+
+    def with_hook(self, name: str, heartbeat: timedelta) -> "GroupFacts":
+        """The group with one more terminating hook."""
+        return replace(self, longest_hook=heartbeat, hook_name=name) if heartbeat > self.longest_hook else self
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the service runs scheduled actions for it."""
+        return self.kind is Kind.AUTO_SCALING_GROUP
+
+    @property
+    def units(self) -> str:
+        """What its sizes count."""
+        return "vCPUs" if self.kind is Kind.COMPUTE_ENVIRONMENT else "instances"
+
+    def sized(self, level: int, desired: int) -> Sizes:
+        """The sizes that let it run `level` and make it run `desired` of them."""
+        if self.kind is Kind.COMPUTE_ENVIRONMENT:
+            return Sizes(0, level, None)
+        return Sizes(0, max(level, self.least_maximum), desired)
+
+    @property
+    def least_maximum(self) -> int:
+        """The smallest maximum that the service takes."""
+        return 1 if self.kind is Kind.NODE_GROUP else 0
 
 
 @dataclass(slots=True)
@@ -132,18 +184,25 @@ class Plan:
     Attributes:
         actions: every action of ours that must stand, in order of time.
         sizes_now: sizes to set at once; None when the group is as it should be, or no boundary has passed yet.
-        check_at: when to look again whether the sizes are right; None when nothing is to come.
+        check_at: when to look again whether the sizes are right; None when nothing is to come. It has passed, and stays the same,
+            while something is unfinished: then each sweep looks.
+        look_at: the next moment at which a look is of use; always to come.
         findings: what a person must mend, in words.
         notes: what a person may want to know.
         instances_left: instances that EC2 is about to terminate.
+        missing: instances that should run for some time and do not.
+        missed: a boundary passed, and the sizes were not there.
     """
 
     actions: tuple[Action, ...] = ()
     sizes_now: Sizes | None = None
     check_at: datetime | None = None
+    look_at: datetime | None = None
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     instances_left: int = 0
+    missing: int = 0
+    missed: bool = False
 
 
 @dataclass(slots=True)
@@ -159,6 +218,12 @@ class _Span:
         return self.starts is not None and self.starts <= at < self.drains
 
     @property
+    def started(self) -> datetime:
+        """When a share that lasts began."""
+        assert self.starts is not None  # noqa: S101 - `lasts` says so
+        return self.starts
+
+    @property
     def reservation(self) -> Reservation:
         return self.block.reservation
 
@@ -168,7 +233,7 @@ def plan_group(blocks: Iterable[GroupBlock], group: GroupFacts, taken: Collectio
 
     Args:
         blocks: every block that the group follows, as EC2 shows it now.
-        taken: start times of other people's actions on the group: Auto Scaling wants each start time once per group.
+        taken: start times of other people's actions on the group: Auto Scaling wants each start time once per group, and takes 125.
     """
     plan = Plan()
     spans = [
@@ -176,15 +241,16 @@ def plan_group(blocks: Iterable[GroupBlock], group: GroupFacts, taken: Collectio
         for block in sorted(blocks, key=lambda block: block.reservation.reservation_id)
         if _matters(block.reservation, now)
     ]
-    boundaries = _boundaries(spans, taken, now, plan)
-    plan.actions = tuple(
-        Action(name, at, Sizes(0, level, level))
+    boundaries = _boundaries(spans, taken, now, plan) if group.scheduled else _unarmed(spans, now, plan)
+    actions = tuple(
+        Action(name, at, group.sized(level, level))
         for name, at in sorted(boundaries.items(), key=lambda boundary: boundary[1])
         for level in (_level(spans, at),)
     )
-    plan.sizes_now = _sizes_now(spans, group, plan, now)
-    plan.check_at = _check_at(spans, plan.actions, now)
+    plan.actions = _within_limit(actions, len(taken), plan)
+    unfinished = _sizes_now(spans, group, plan, now)
     _look_at_group(spans, group, plan, now)
+    _next_looks(spans, group, plan, unfinished, now)
     return plan
 
 
@@ -229,6 +295,22 @@ def in_waves(puts: Sequence[Action], standing: Iterable[Action]) -> list[list[Ac
     return waves
 
 
+# EKS's own scale-in is due so long before the end that it was armed for ("Create a managed node group with Capacity Blocks").
+EKS_SCALE_DOWN_LEAD = timedelta(minutes=40)
+
+
+def stale_scale_down(scale_down_at: datetime | None, blocks: Iterable[GroupBlock], now: datetime) -> str | None:
+    """What is wrong when EKS's own scale-in still stands for an end that has moved; AWS does not say whether EKS moves it."""
+    ends = [block.reservation.end for block in blocks if not block.reservation.ended and block.reservation.end > now]
+    if scale_down_at is None or not ends or scale_down_at >= min(ends) - EKS_SCALE_DOWN_LEAD - SETTLED:
+        return None
+    return (
+        f"EKS's own scale-in stands at {format_instant(scale_down_at)}, and the block ends at {format_instant(min(ends))}: EKS will"
+        " empty the node group too early, and its sizes are set again then (ask AWS Support to move the scheduled action; EKS wants"
+        " it left alone)"
+    )
+
+
 def overbooked(environment: Environment, reservation: Reservation) -> str | None:
     """What is wrong when a block's groups want more instances than were bought; the last to launch would wait without end."""
     bought = reservation.instance_count
@@ -249,8 +331,7 @@ def scaling_due(environment: Environment, reservation: Reservation, now: datetim
         return False
     if environment.groups_armed != fingerprint(environment, reservation):
         return True
-    check_at = environment.groups_check_at
-    return check_at is not None and now >= check_at + SCHEDULED_ACTION_LATENESS + SOON
+    return environment.groups_check_at is not None and now >= environment.groups_check_at
 
 
 def fingerprint(environment: Environment, reservation: Reservation) -> str:
@@ -269,11 +350,11 @@ def fingerprint(environment: Environment, reservation: Reservation) -> str:
         phase,
         sorted(
             [
-                group.auto_scaling_group or "",
-                group.eks_cluster or "",
-                group.eks_nodegroup or "",
+                group.kind.value,
+                group.label,
                 -1 if group.instances is None else group.instances,
                 group.drain_minutes,
+                -1 if group.terminate_hook_minutes is None else group.terminate_hook_minutes,
             ]
             for group in environment.groups
         ),
@@ -294,7 +375,8 @@ def _span(block: GroupBlock, group: GroupFacts, plan: Plan) -> _Span:
     drains = _minute(deadlines.drain_at(group.longest_hook, block.drain))
     starts = None
     if reservation.start is not None:
-        starts = _minute(reservation.start + (timedelta(0) if reservation.state == "active" else START_OFFSET))
+        waits = group.scheduled and reservation.state != "active"
+        starts = _minute(reservation.start + (START_OFFSET if waits else timedelta(0)))
         if drains <= starts or reservation.end - starts < LEAST_LEFT:
             plan.findings.append(
                 f"{reservation.reservation_id} is not started: its instances would have to drain from {format_instant(drains)} on,"
@@ -333,6 +415,26 @@ def _boundaries(spans: Sequence[_Span], taken: Collection[datetime], now: dateti
     return found
 
 
+def _unarmed(spans: Iterable[_Span], now: datetime, plan: Plan) -> dict[str, datetime]:
+    """Nothing is armed on a group whose service has no schedules; what must not start, does not."""
+    for span in spans:
+        if span.starts is not None and span.starts > now and (obstacle := _obstacle(span)):
+            plan.findings.append(f"{span.reservation.reservation_id} is not started: {obstacle}")
+            span.starts = None
+    return {}
+
+
+def _within_limit(actions: tuple[Action, ...], others: int, plan: Plan) -> tuple[Action, ...]:
+    """The next ones that fit beside the others'; the later ones are armed when these have run."""
+    room = max(0, ACTIONS_PER_GROUP - others)
+    if len(actions) > room:
+        plan.findings.append(
+            f"{len(actions) - room} of its {len(actions)} scheduled actions do not fit beside {others} of others: Auto Scaling"
+            f" takes {ACTIONS_PER_GROUP} for a group (delete some of those; until then sizes are set at each boundary itself)"
+        )
+    return actions[:room]
+
+
 def _obstacle(span: _Span) -> str | None:
     """Why a start must not be armed."""
     if span.block.size is None:
@@ -359,29 +461,62 @@ def _level(spans: Iterable[_Span], at: datetime) -> int:
     return sum(span.block.size or 0 for span in spans if span.lasts(at))
 
 
-def _sizes_now(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> Sizes | None:
-    """What to set at once: a boundary that has passed and whose sizes are not there; below them is the team's choice."""
-    moment = now + SOON
+def _sizes_now(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> list[datetime]:
+    """Say in `plan` what to set at once: a boundary that has passed and whose sizes, or instances, are not there.
+
+    Below those sizes is the team's choice.
+
+    Returns:
+        Boundaries that have passed and still want something: a block that is not there yet, instances that are missing.
+    """
+    moment = now + SOON if group.scheduled else now
     lasting = [span for span in spans if span.lasts(moment)]
     drained = [span for span in spans if span.drains <= moment]
     if not lasting and not drained:
-        return None
+        return []
     if unknown := [span.reservation.reservation_id for span in lasting if span.block.size is None]:
         plan.findings.append(f"sizes are left alone: EC2 does not show the instance count of {', '.join(unknown)}")
-        return None
-    level = _level(spans, moment)
-    present = group.sizes
+        return []
+    level, present = _level(spans, moment), group.sizes
     maximum, desired = present.maximum or 0, present.desired or 0
     # A missed start is made up for only when the block is there (case B36) and still of use (case B31).
-    startable = any(span.reservation.state == "active" and span.reservation.end - now >= LEAST_LEFT for span in lasting)
-    if startable and (maximum < level or desired == 0):
-        return Sizes(0, level, level)
-    if maximum <= level:
-        return None
-    late = [span for span in drained if now >= span.drains + SCHEDULED_ACTION_LATENESS]
-    if late:
-        plan.findings.append(_missed(late, group))
-    return Sizes(0, level, min(desired, level))
+    startable = [
+        span for span in lasting if span.reservation.state == "active" and span.reservation.end - now >= LEAST_LEFT
+    ]
+    waiting = [span.started for span in lasting if span.reservation.state != "active"]
+    idle = desired == 0 and group.kind is not Kind.COMPUTE_ENVIRONMENT
+    if startable and (maximum < level or idle):
+        plan.sizes_now = group.sized(level, level)
+        return waiting + [span.started for span in startable]
+    too_large = maximum > max(level, group.least_maximum) or (
+        group.kind is not Kind.COMPUTE_ENVIRONMENT and desired > level
+    )
+    if too_large:
+        late = [span for span in drained if now >= span.drains + SCHEDULED_ACTION_LATENESS]
+        if late:
+            plan.missed = True
+            plan.findings.append(_missed(late, group))
+        plan.sizes_now = group.sized(level, min(desired, level))
+        return waiting
+    if startable and group.instances < desired and group.kind is not Kind.COMPUTE_ENVIRONMENT:
+        return waiting + _top_up(startable, group, plan, now)
+    return waiting
+
+
+def _top_up(startable: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> list[datetime]:
+    """Ask again for instances that could not be launched.
+
+    After failures Auto Scaling tries ever more seldom; setting the desired capacity makes it try at once.
+    """
+    started = max(span.started for span in startable)
+    if now < started + SETTLED:
+        return [started]
+    plan.sizes_now = group.sizes
+    if now >= started + MISSING_FOR:
+        plan.missing = (group.sizes.desired or 0) - group.instances
+        said = f": {group.launch_failure}" if group.launch_failure else ""
+        plan.findings.append(f"{plan.missing} of its {group.sizes.desired} instances are missing{said}")
+    return [started]
 
 
 def _missed(late: Sequence[_Span], group: GroupFacts) -> str:
@@ -391,12 +526,22 @@ def _missed(late: Sequence[_Span], group: GroupFacts) -> str:
     )
 
 
-def _check_at(spans: Sequence[_Span], actions: Sequence[Action], now: datetime) -> datetime | None:
-    """After the next boundary; while a block drains, at each sweep, since another scaler may grow the group again (case B29)."""
-    drained = [span.drains for span in spans if span.drains <= now + SOON]
-    if drained:
-        return min(drained)
-    return min((action.at for action in actions), default=None)
+def _next_looks(
+    spans: Sequence[_Span], group: GroupFacts, plan: Plan, unfinished: Sequence[datetime], now: datetime
+) -> None:
+    """Set `check_at` and `look_at`: the next boundary; sooner while something is unfinished, at pauses that grow with its age."""
+    settled = SETTLED if group.scheduled else timedelta(0)
+    boundaries = [
+        at + settled for span in spans for at in (span.starts, span.drains) if at is not None and at + settled > now
+    ]
+    drained = [span for span in spans if span.drains <= now + SOON]
+    open_ = [*unfinished, *(span.drains for span in drained)]
+    plan.check_at = min(open_ or boundaries, default=None)
+    looks = boundaries + [now + min(max(now - at, SHORTEST_PAUSE), LONGEST_PAUSE) for at in unfinished]
+    for span in drained:
+        last_look = span.deadlines.terminates_at - LAST_LOOK
+        looks += [at for at in (last_look, now + DRAIN_LOOK) if now < at < span.reservation.end + ZERO_KEPT]
+    plan.look_at = min(looks, default=None)
 
 
 def _look_at_group(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: datetime) -> None:
@@ -414,6 +559,11 @@ def _look_at_group(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: d
             f" update-auto-scaling-group --auto-scaling-group-name {group.name} --no-new-instances-protected-from-scale-in,"
             " and set-instance-protection for those that run)"
         )
+    if group.warm_pool:
+        plan.findings.append(
+            "it has a warm pool, and Auto Scaling supports none with Capacity Blocks (aws autoscaling delete-warm-pool"
+            f" --auto-scaling-group-name {group.name})"
+        )
     drained = [span for span in spans if span.drains <= now + SOON]
     too_many = group.instances - _level(spans, now + SOON)
     for span in drained:
@@ -427,7 +577,7 @@ def _look_at_group(spans: Sequence[_Span], group: GroupFacts, plan: Plan, now: d
         if too_many > 0 and terminates - LAST_LOOK <= now < span.reservation.end:
             plan.instances_left = too_many
             plan.findings.append(
-                f"{too_many} instances are still there; EC2 terminates those of {span.reservation.reservation_id} from"
+                f"{too_many} {group.units} are still there; EC2 terminates those of {span.reservation.reservation_id} from"
                 f" {format_instant(terminates)} on (save what they hold)"
             )
 

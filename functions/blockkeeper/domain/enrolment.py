@@ -3,7 +3,7 @@
 Shape and ranges of single fields stand in ``schemas/environment.schema.json``; here is what a schema cannot say.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ MIRRORED_FIELDS = (
     "groups_armed",
     "groups_check_at",
     "groups_error",
+    "groups_followed",
 )
 KEPT_FIELDS = (*MIRRORED_FIELDS, "status", "error", "updated_at", "version")
 DEFAULTS: Mapping[str, Any] = {
@@ -108,6 +109,68 @@ def changed_record(before: Mapping[str, Any], wanted: Mapping[str, Any], now: da
     if error is None and kept.get("error") != lacked:
         error = kept.get("error")
     return _written({**record, **kept}, error, now)
+
+
+def leftover(before: Mapping[str, Any], after: Mapping[str, Any] | None, now: datetime) -> Record | None:
+    """What a record leaves armed for its block when it is deleted (`after` is None) or turns to another; None if nothing."""
+    stays = after is not None and all(after.get(name) == before.get(name) for name in ("capacity_block_id", "region"))
+    followed = set(before.get("groups_followed") or ())
+    followed |= {group["auto_scaling_group"] for group in before.get("groups") or () if "auto_scaling_group" in group}
+    if stays or not (followed or before.get("groups_armed")):
+        return None
+    return {
+        "environment": before["PK"],
+        "reservation_id": before["capacity_block_id"],
+        "region": before["region"],
+        "owner_id": before.get("owner_id"),
+        "groups": sorted(followed),
+        "since": format_instant(now),
+    }
+
+
+def shared_group_problems(record: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """What is wrong when several records follow one block: a group that two of them name, or more instances than were bought.
+
+    Args:
+        record: the record as it would be.
+        others: the stored records; those of other blocks, and the record itself, are passed over.
+    """
+    block = (record.get("region"), record.get("capacity_block_id"))
+    same = [
+        other
+        for other in others
+        if (other.get("region"), other.get("capacity_block_id")) == block and other.get("PK") != record.get("PK")
+    ]
+    taken = {_group_key(group): other["PK"] for other in same for group in other.get("groups") or ()}
+    problems = [
+        Problem(
+            f"groups[{i}]",
+            f"is {_group_key(group)[1]}, which record {taken[_group_key(group)]} names for {block[1]}, too",
+            "a group follows a block once",
+            f"take it off {record.get('PK')} or off {taken[_group_key(group)]}",
+        )
+        for i, group in enumerate(record.get("groups") or ())
+        if _group_key(group) in taken
+    ]
+    bought = next((other["instance_count"] for other in (record, *same) if other.get("instance_count")), None)
+    wanted = sum(
+        group.get("instances") or bought or 0 for each in (record, *same) for group in each.get("groups") or ()
+    )
+    if same and record.get("groups") and bought is not None and wanted > bought and not problems:
+        names = ", ".join(sorted(str(each.get("PK")) for each in (record, *same) if each.get("groups")))
+        rule = f"{block[1]} has {bought}, and records {names} follow it"
+        remedy = f"set instances so that they sum up to {bought}"
+        problems.append(Problem("groups", f"want {wanted} instances together", rule, remedy))
+    return problems
+
+
+def _group_key(group: Mapping[str, Any]) -> tuple[str, str]:
+    """A group's kind and name."""
+    if "eks_nodegroup" in group:
+        return "eks_nodegroup", f"{group.get('eks_cluster')}/{group['eks_nodegroup']}"
+    return next(
+        (name, str(group[name])) for name in ("auto_scaling_group", "batch_compute_environment") if name in group
+    )
 
 
 def _policy_of(record: Mapping[str, Any]) -> tuple[bool, str | None]:
@@ -268,7 +331,7 @@ def _time_problems(record: Mapping[str, Any], now: datetime, before: Mapping[str
 def _group_problems(record: Mapping[str, Any]) -> Iterator[Problem]:
     seen: set[tuple[str, str]] = set()
     for i, group in enumerate(record.get("groups") or []):
-        key = (group.get("eks_cluster") or "", group.get("auto_scaling_group") or group.get("eks_nodegroup") or "")
+        key = _group_key(group)
         if key in seen:
             yield Problem(f"groups[{i}]", f"is {key[1]} again", "each group follows a block once", "leave it out")
         seen.add(key)

@@ -43,20 +43,46 @@ DEFAULT_REMINDER_HOURS = (24, 6, 2)
 UTC_ZONE = "UTC"
 
 
+class Kind(StrEnum):
+    """What a group is; the values are the record's own field names."""
+
+    AUTO_SCALING_GROUP = "auto_scaling_group"
+    NODE_GROUP = "eks_nodegroup"
+    COMPUTE_ENVIRONMENT = "batch_compute_environment"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of instances that follows the block: an Auto Scaling group, or an EKS managed node group.
+    """What follows the block: an Auto Scaling group, an EKS managed node group, or a compute environment of Batch.
 
     Attributes:
         instances: size while the block runs; None means all of the block's instances.
         drain_minutes: how long the workload needs to drain before its instances go.
+        terminate_hook_minutes: heartbeat of the terminate lifecycle hook that Blockkeeper puts on an Auto Scaling group, with the
+            tag that Node Termination Handler looks for; None leaves both to the team.
     """
 
     auto_scaling_group: str | None = None
     eks_cluster: str | None = None
     eks_nodegroup: str | None = None
+    batch_compute_environment: str | None = None
     instances: int | None = None
     drain_minutes: int = 0
+    terminate_hook_minutes: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the three it is; the schema lets a record name one."""
+        if self.auto_scaling_group:
+            return Kind.AUTO_SCALING_GROUP
+        return Kind.NODE_GROUP if self.eks_nodegroup else Kind.COMPUTE_ENVIRONMENT
+
+    @property
+    def label(self) -> str:
+        """Its name, unique among its kind: a node group's is ``cluster/node group``."""
+        if self.kind is Kind.NODE_GROUP:
+            return f"{self.eks_cluster}/{self.eks_nodegroup}"
+        return self.auto_scaling_group or self.batch_compute_environment or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +99,8 @@ class Environment:
 
     `end_time`, `state`, `instance_count` and `owner_id` mirror EC2; EC2 is the truth (design rule 3).
     `groups_armed` is the fingerprint of what scale-groups last arranged (``domain/calendar.py``), `groups_check_at` the
-    boundary after which it looks again, `groups_error` what keeps a group from following the block.
+    boundary after which it looks again, `groups_error` what keeps a group from following the block, `groups_followed` the Auto
+    Scaling groups that it arranged, so that one which is taken off the record is left as it was found.
     `version` counts writes: a write names the version it read, so that none is lost.
     """
 
@@ -111,6 +138,7 @@ class Environment:
     groups_armed: str | None = None
     groups_check_at: datetime | None = None
     groups_error: str | None = None
+    groups_followed: tuple[str, ...] = ()
     version: int = 0
 
     @property
@@ -177,6 +205,7 @@ def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, .
         groups_armed=record.get("groups_armed"),
         groups_check_at=_instant(record.get("groups_check_at")),
         groups_error=record.get("groups_error"),
+        groups_followed=tuple(record.get("groups_followed") or ()),
         version=int(record.get("version") or 0),
     )
 
@@ -186,8 +215,12 @@ def _group(group: Mapping[str, Any]) -> Group:
         auto_scaling_group=group.get("auto_scaling_group"),
         eks_cluster=group.get("eks_cluster"),
         eks_nodegroup=group.get("eks_nodegroup"),
+        batch_compute_environment=group.get("batch_compute_environment"),
         instances=None if group.get("instances") is None else int(group["instances"]),
         drain_minutes=int(group.get("drain_minutes") or 0),
+        terminate_hook_minutes=None
+        if group.get("terminate_hook_minutes") is None
+        else int(group["terminate_hook_minutes"]),
     )
 
 

@@ -25,6 +25,11 @@ def scaling_name(reservation_id: str, account: str, end: datetime, now: datetime
     return _UNSAFE.sub("-", f"{reservation_id}-{stamp(end)}-{account}-at-{stamp(now)}")[:80]
 
 
+def leftover_name(reservation_id: str, account: str, now: datetime) -> str:
+    """Name of an execution of scale-groups that disarms what a record left for a block."""
+    return _UNSAFE.sub("-", f"{reservation_id}-left-{account}-at-{stamp(now)}")[:80]
+
+
 def ledger_id(reservation_id: str, end: datetime) -> str:
     """Key of the one purchase for a block and an end: ``cr-0a1#2026-05-04T11:30:00Z``."""
     return f"{reservation_id}#{format_instant(end)}"

@@ -9,13 +9,16 @@ from blockkeeper.domain.calendar import scaling_due
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.expiry import Action, Decision, decide
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.names import extension_name, scaling_name
+from blockkeeper.domain.names import extension_name, leftover_name, scaling_name
 from blockkeeper.domain.reservation import (
     Reservation,
     UnreadableReservationError,
     is_capacity_block,
     parse_reservation,
 )
+
+# A sweep may begin late and takes a while until it starts what is due; what is watched for lasts a little beyond the next one.
+SWEEP_LATENESS = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,10 @@ def sweep(
     entries: Iterable[Mapping[str, Any]],
     records: Iterable[Mapping[str, Any]],
     *,
+    leftovers: Iterable[Mapping[str, Any]],
     payment_margin: timedelta,
     default_approvers: tuple[str, ...],
+    period: timedelta,
     now: datetime,
 ) -> Sweep:
     """Sweep one target.
@@ -65,8 +70,11 @@ def sweep(
     Args:
         entries: every entry of DescribeCapacityReservations, all pages: a part of them would make blocks look gone.
         records: every environment record, in its JSON form with `PK`.
+        leftovers: what records that are gone left armed in this Region.
+        period: time until the next sweep; a group's boundary before that is watched for by scale-groups, which is started now.
     """
     result = Sweep()
+    watched = now + period + SWEEP_LATENESS
     blocks = _blocks(entries, target.region, result)
     enrolled = set()
     for record in records:
@@ -77,11 +85,14 @@ def sweep(
             environment = parse_environment(record, default_approvers)
             reservation = blocks.get(environment.capacity_block_id)
             if reservation is not None:
-                _found(target, environment, reservation, result, payment_margin=payment_margin, now=now)
+                _found(
+                    target, environment, reservation, result, payment_margin=payment_margin, watched=watched, now=now
+                )
             elif _ours_to_miss(environment, target):
                 _missing(target, environment, result, now)
         except Exception as error:  # noqa: BLE001 - whatever somebody wrote by hand, the others go on (design rule 4)
             result.unreadable.append(f"record {record.get('PK')}: {type(error).__name__}: {error}")
+    result.starts += [_disarm(target, leftover, now) for leftover in leftovers]
     result.unenrolled = [block for block in blocks.values() if block.environment and block.environment not in enrolled]
     return result
 
@@ -123,12 +134,14 @@ def _found(
     result: Sweep,
     *,
     payment_margin: timedelta,
+    watched: datetime,
     now: datetime,
 ) -> None:
     decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
     write = _write(environment, reservation, decision)
-    scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, now)
-    result.starts += _starts(target, environment, reservation, decision, now=now, scale=scale)
+    scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, watched)
+    until = watched if scale else None
+    result.starts += _starts(target, environment, reservation, decision, now=now, scale_until=until)
     result.writes += [write] if write else []
 
 
@@ -139,7 +152,7 @@ def _starts(
     decision: Decision,
     *,
     now: datetime,
-    scale: bool,
+    scale_until: datetime | None,
 ) -> list[dict[str, Any]]:
     block = {
         "environment": environment.pk,
@@ -152,10 +165,23 @@ def _starts(
         name = extension_name(reservation.reservation_id, reservation.end)
         end_date = format_instant(reservation.end)
         starts.append({"workflow": "extend-block", "name": name, "input": {**block, "end_date": end_date}})
-    if scale and (environment.groups or environment.groups_armed is not None):
+    if scale_until is not None and (environment.groups or environment.groups_armed is not None):
         name = scaling_name(reservation.reservation_id, target.account, reservation.end, now)
-        starts.append({"workflow": "scale-groups", "name": name, "input": block})
+        given = {**block, "until": format_instant(scale_until)}
+        starts.append({"workflow": "scale-groups", "name": name, "input": given})
     return starts
+
+
+def _disarm(target: Target, leftover: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    reservation_id = leftover["reservation_id"]
+    given = {
+        "environment": leftover["environment"],
+        "reservation_id": reservation_id,
+        "account": target.account,
+        "region": target.region,
+    }
+    name = leftover_name(reservation_id, target.account, now)
+    return {"workflow": "scale-groups", "name": name, "input": given}
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:

@@ -10,13 +10,15 @@ from typing import Any
 
 DELIVERED = frozenset({"Capacity Block Delivered", "Capacity Block Reservation Delivered"})
 EXPIRATION_WARNING = frozenset({"Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"})
+# Ten minutes before EC2 terminates an instance of a block; one event for each.
+INTERRUPTION_WARNING = "EC2 Capacity Reservation Instance Interruption Warning"
 PURCHASE = "AWS API Call via CloudTrail"
 SCHEDULED = "Scheduled Event"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """`name` is ``delivered``, ``warning``, ``purchase``, ``schedule`` or ``unknown``; `kind` is the event's own word."""
+    """`name` is ``delivered``, ``warning``, ``interruption``, ``purchase``, ``schedule`` or ``unknown``; `kind` its own word."""
 
     name: str
     kind: str
@@ -36,6 +38,8 @@ def read_trigger(event: Any) -> Trigger:
         name = "delivered"
     elif kind in EXPIRATION_WARNING:
         name = "warning"
+    elif kind == INTERRUPTION_WARNING:
+        name = "interruption"
     elif kind == PURCHASE:
         name = "purchase"
     else:

@@ -4,140 +4,14 @@ The block of 4 instances runs from 2026-05-03 11:30 to 2026-05-04 11:30 UTC.
 """
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
-import boto3
 import pytest
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
-from local.engine.execution import Execution
-from local.engine.sandbox import Sandboxes
-from local.engine.world import ACCOUNT, REGION, World
+from local.engine.world import ACCOUNT, REGION
 
-NOW = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
-WRITES = {
-    "BatchPutScheduledUpdateGroupAction",
-    "BatchDeleteScheduledAction",
-    "UpdateAutoScalingGroup",
-}
-START, END = "blockkeeper-cr-0a1-start", "blockkeeper-cr-0a1-end"
-
-
-def at(hour: int, minute: int, day: int = 4) -> datetime:
-    return datetime(2026, 5, day, hour, minute, tzinfo=UTC)
-
-
-class Story:
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.market = world.market
-        self.scaling = boto3.client("autoscaling", region_name=REGION)
-        self._dynamodb = boto3.client("dynamodb", region_name=REGION)
-        (self._table,) = self._dynamodb.list_tables()["TableNames"]
-        self._runs = 0
-
-    def block(self, reservation_id="cr-0a1", **fields):
-        block = {
-            "reservation_id": reservation_id,
-            "region": REGION,
-            "instance_type": "p5.48xlarge",
-            "instance_count": 4,
-            "availability_zone": "us-east-1a",
-            "start": "2026-05-03T11:30:00Z",
-            "end": "2026-05-04T11:30:00Z",
-        }
-        self.market.load_fleet({"blocks": [block | fields]})
-
-    def group(self, name="train", **fields):
-        group = {
-            "name": name,
-            "region": REGION,
-            "availability_zone": "us-east-1a",
-            "reservation_id": "cr-0a1",
-            "min": 0,
-            "max": 0,
-            "desired": 0,
-        }
-        self.market.load_fleet({"groups": [group | fields]})
-
-    def enrol(self, pk="team-vision", groups=("train",), **fields):
-        record = {
-            "name": pk,
-            "capacity_block_id": "cr-0a1",
-            "region": REGION,
-            "owner_id": ACCOUNT,
-            "instance_type": "p5.48xlarge",
-            "extend_by_days": 1,
-            "extension_lookahead_days": 2,
-            "require_approval": True,
-            "groups": [{"auto_scaling_group": group} if isinstance(group, str) else group for group in groups],
-            "version": 1,
-        }
-        item = {"kind": "environment", "id": pk, **record, **fields}
-        self._dynamodb.put_item(
-            TableName=self._table, Item={name: TypeSerializer().serialize(value) for name, value in item.items()}
-        )
-
-    def leave(self, pk="team-vision"):
-        self._dynamodb.delete_item(TableName=self._table, Key={"kind": {"S": "environment"}, "id": {"S": pk}})
-
-    def record(self, pk="team-vision"):
-        key = {"kind": {"S": "environment"}, "id": {"S": pk}}
-        item = self._dynamodb.get_item(TableName=self._table, Key=key)["Item"]
-        return {name: TypeDeserializer().deserialize(value) for name, value in item.items()}
-
-    def run(self, pk="team-vision", reservation_id="cr-0a1") -> Execution:
-        self._runs += 1
-        given = {"environment": pk, "reservation_id": reservation_id, "account": ACCOUNT, "region": REGION}
-        execution = self.world.start("ScaleGroupsWorkflow", given, f"run-{self._runs}")
-        self.world.run_until(self.world.now() + timedelta(minutes=2))
-        return execution
-
-    def armed(self, group="train"):
-        answer = self.scaling.describe_scheduled_actions(AutoScalingGroupName=group)
-        return {
-            action["ScheduledActionName"]: (action["StartTime"], action.get("MaxSize"))
-            for action in answer["ScheduledUpdateGroupActions"]
-        }
-
-    def sizes(self, group="train"):
-        (found,) = self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
-        return found["MinSize"], found["MaxSize"], found["DesiredCapacity"]
-
-    def instances(self, group="train"):
-        (found,) = self.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
-        return len(found["Instances"])
-
-    def writes(self):
-        return [call.operation for call in self.market.calls if call.operation in WRITES]
-
-    def told(self):
-        return [event["detail"] for event in self.world.events if event["detail-type"] == "Groups Scaled"]
-
-
-@pytest.fixture(scope="module")
-def sandboxes():
-    return Sandboxes()
-
-
-@pytest.fixture
-def story(sandboxes):
-    parameters = {"PurchaseMode": "dry-run", "MonthlyLimit": "0", "SenderEmail": "blockkeeper@example.com"}
-    with World(NOW, parameters=parameters, schedules=False, sandboxes=sandboxes) as world:
-        # Without EC2's events nothing but scheduled actions and this test's own runs moves a group.
-        world.market.faults.add(kind="drop_event", times=None)
-        yield Story(world)
-
-
-@pytest.fixture
-def no_pauses(monkeypatch):
-    """boto3's own retries wait in real time; the state machine's wait on the virtual clock."""
-    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
-
-
-def problems(execution):
-    return [problem for group in execution.output["groups"] for problem in group["problems"]]
+from .conftest import END, NOW, START, at, problems
 
 
 def test_start_and_end_are_armed_told_and_noted(story):
@@ -304,7 +178,7 @@ def test_case_b29_an_eks_node_group_and_a_missing_group_are_refused_and_the_othe
     error = story.record()["groups_error"]
     assert "eks-nodes: belongs to the EKS managed node group gpu" in error
     assert "nowhere: is no Auto Scaling group" in error
-    assert "ml/gpu: is an EKS managed node group" in error
+    assert "ml/gpu: DescribeNodegroup: ResourceNotFoundException" in error
     assert [group["arranged"] for group in execution.output["groups"]] == [False, False, True, False]
     assert "groups_armed" not in story.record(), "so the next sweep tries again"
 
@@ -421,7 +295,7 @@ def test_a_service_that_stays_busy_ends_in_fail_and_the_other_group_is_done(stor
     story.market.faults.add(kind="throttle", operation="UpdateAutoScalingGroup", times=None)
     execution = story.run()
     assert execution.status == "FAILED"
-    assert execution.error == "AutoScalingBusyError"
+    assert execution.error == "GroupBusyError"
     assert set(story.armed("x")) == {END}
     assert set(story.armed("y")) == {END}
     assert len(story.told()) == 1, "what was written is told, once"
@@ -432,9 +306,9 @@ def test_an_action_that_does_not_stand_after_it_was_written_is_no_success(story)
     story.block()
     story.group()
     story.enrol()
-    story.market.schedules._put = lambda *_: None
+    story.market.schedules.put = lambda *_: None
     execution = story.run()
-    assert execution.error == "AutoScalingBusyError"
+    assert execution.error == "GroupBusyError"
     assert f"train: does not show what was written: {START}, {END}" in execution.cause
     assert "groups_armed" not in story.record()
 
@@ -446,11 +320,22 @@ def test_sizes_that_do_not_stand_after_they_were_set_are_no_success(story):
     story.world.run_until(at(11, 31, day=3))
     story.market.groups.resize = lambda *_: None
     execution = story.run()
-    assert execution.error == "AutoScalingBusyError"
+    assert execution.error == "GroupBusyError"
     assert "train: shows sizes 0/0/0 after 0/4/4 were set" in execution.cause
 
 
-def test_a_refusal_inside_an_answer_of_200_is_seen_and_names_the_action(story):
+def test_a_refusal_inside_an_answer_of_200_is_seen_and_names_the_action(story, monkeypatch):
+    story.block()
+    story.group()
+    story.enrol()
+    monkeypatch.setattr("local.market.schedules.ACTIONS_PER_GROUP", 1)
+    execution = story.run()
+    assert execution.status == "SUCCEEDED"
+    assert any(f"{END}: LimitExceeded" in problem for problem in problems(execution))
+    assert "groups_armed" not in story.record()
+
+
+def test_where_others_have_taken_every_place_the_sizes_are_set_at_each_boundary(story):
     story.block()
     story.group()
     story.enrol()
@@ -462,9 +347,16 @@ def test_a_refusal_inside_an_answer_of_200_is_seen_and_names_the_action(story):
             DesiredCapacity=0,
         )
     execution = story.run()
-    assert execution.status == "SUCCEEDED"
-    assert any(f"{END}: LimitExceeded" in problem for problem in problems(execution))
-    assert "groups_armed" not in story.record()
+    assert any("2 of its 2 scheduled actions do not fit beside 125 of others" in text for text in problems(execution))
+    assert len([name for name in story.armed() if name.startswith("other-")]) == 50, "the first page"
+    story.world.run_until(at(11, 25, day=3))
+    story.run(until=at(11, 42, day=3))
+    story.world.run_until(at(11, 42, day=3))
+    assert story.instances() == 4
+    story.world.run_until(at(10, 45))
+    story.run(until=at(11, 2))
+    story.world.run_until(at(10, 59))
+    assert story.instances() == 0
 
 
 def test_case_b18_a_read_that_fails_is_not_nothing_there(story):

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 ELSEWHERE = (
     "ec2:",
     "autoscaling:",
+    "batch:",
     "eks:",
     "events:List",
     "iam:Simulate",

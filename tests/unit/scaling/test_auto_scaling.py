@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from blockkeeper.aws.auto_scaling import AutoScaling, AutoScalingBusyError, AutoScalingRefusedError
+from blockkeeper.aws.auto_scaling import AutoScaling
+from blockkeeper.aws.group_errors import GroupBusyError, GroupRefusedError
 from blockkeeper.domain.calendar import ZERO, Action, GroupFacts, Sizes
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -51,14 +52,14 @@ def action(minutes=30, sizes=ZERO, name="blockkeeper-cr-0a1-end"):
 )
 def test_case_b46_an_action_that_aws_refuses_is_not_sent(refused, words):
     adapter = scaling()
-    with pytest.raises(AutoScalingRefusedError, match=words):
+    with pytest.raises(GroupRefusedError, match=words):
         adapter.put(GROUP, [action(name="fine"), refused], [], NOW)
     assert adapter._client.calls == []
 
 
 def test_case_b46_sizes_that_aws_refuses_are_not_sent():
     adapter = scaling()
-    with pytest.raises(AutoScalingRefusedError, match="group train has sizes 3/2/2"):
+    with pytest.raises(GroupRefusedError, match="group train has sizes 3/2/2"):
         adapter.set_sizes(GROUP, Sizes(3, 2, 2))
     assert adapter._client.calls == []
 
@@ -73,10 +74,10 @@ def test_at_most_fifty_actions_go_in_a_call():
 
 def test_a_refusal_inside_a_good_answer_is_raised_by_name():
     failed = {"ScheduledActionName": "blockkeeper-cr-0a1-end", "ErrorCode": "LimitExceeded", "ErrorMessage": "too many"}
-    with pytest.raises(AutoScalingRefusedError, match="blockkeeper-cr-0a1-end: LimitExceeded: too many"):
+    with pytest.raises(GroupRefusedError, match="blockkeeper-cr-0a1-end: LimitExceeded: too many"):
         scaling({"FailedScheduledUpdateGroupActions": [failed]}).put(GROUP, [action()], [], NOW)
     busy = failed | {"ErrorCode": "ResourceContention"}
-    with pytest.raises(AutoScalingBusyError):
+    with pytest.raises(GroupBusyError):
         scaling({"FailedScheduledUpdateGroupActions": [busy]}).put(GROUP, [action()], [], NOW)
 
 
@@ -88,19 +89,19 @@ def test_an_action_that_has_just_run_needs_no_deletion():
     }
     scaling({"FailedScheduledActions": [gone]}).delete(GROUP, ["x"])
     other = gone | {"ErrorMessage": "no"}
-    with pytest.raises(AutoScalingRefusedError, match="x: ValidationError: no"):
+    with pytest.raises(GroupRefusedError, match="x: ValidationError: no"):
         scaling({"FailedScheduledActions": [other]}).delete(GROUP, ["x"])
 
 
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
-        ("Throttling", 400, AutoScalingBusyError),
-        ("ScalingActivityInProgress", 400, AutoScalingBusyError),
-        ("ResourceContention", 500, AutoScalingBusyError),
-        ("SomethingNew", 503, AutoScalingBusyError),
-        ("ValidationError", 400, AutoScalingRefusedError),
-        ("AccessDenied", 403, AutoScalingRefusedError),
+        ("Throttling", 400, GroupBusyError),
+        ("ScalingActivityInProgress", 400, GroupBusyError),
+        ("ResourceContention", 500, GroupBusyError),
+        ("SomethingNew", 503, GroupBusyError),
+        ("ValidationError", 400, GroupRefusedError),
+        ("AccessDenied", 403, GroupRefusedError),
     ],
 )
 def test_only_what_may_pass_by_itself_is_worth_another_try(code, status, kind):
@@ -110,5 +111,5 @@ def test_only_what_may_pass_by_itself_is_worth_another_try(code, status, kind):
 
 
 def test_an_answer_that_never_comes_is_worth_another_try():
-    with pytest.raises(AutoScalingBusyError):
+    with pytest.raises(GroupBusyError):
         scaling(ReadTimeoutError(endpoint_url="https://autoscaling")).set_sizes(GROUP, ZERO)

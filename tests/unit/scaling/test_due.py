@@ -85,10 +85,10 @@ def test_the_order_of_groups_and_facts_without_weight_change_nothing(environment
     assert fingerprint(two, BLOCK) == fingerprint(turned, replace(BLOCK, owner_id="999988887777"))
 
 
-def test_a_boundary_is_checked_once_its_action_must_have_run(environment):
+def test_a_boundary_is_checked_from_the_moment_that_was_noted(environment):
     waiting = armed(environment, check_at=NOW)
-    assert not scaling_due(waiting, BLOCK, NOW + timedelta(minutes=2))
-    assert scaling_due(waiting, BLOCK, NOW + timedelta(minutes=3))
+    assert not scaling_due(waiting, BLOCK, NOW - timedelta(seconds=1))
+    assert scaling_due(waiting, BLOCK, NOW)
 
 
 @pytest.mark.parametrize(
