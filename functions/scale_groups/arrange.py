@@ -283,8 +283,11 @@ def _arrange(group: GroupFacts, enrolled: Enrolled, scaling: AutoScaling, now: d
         if (sizes := plan.sizes_now) is not None:
             steps.append((lambda: scaling.set_sizes(group, sizes), [_sizes_text(group, plan)]))
         _write(steps, result)
-        if steps:
-            _read_back(plan, followed.hook, kept, scaling, result)
+        if steps and (after := _read_back(plan, followed.hook, kept, scaling, result)) is not None:
+            # What is still open is seen on what stands now: the instances may all be there.
+            seen = after if followed.hook is None else after.with_hook(OWN_HOOK, followed.hook)
+            later = plan_group(followed.blocks, seen, others, now)
+            plan.check_at, plan.look_at = later.check_at, later.look_at
     except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
         result.busy = isinstance(error, GroupBusyError)
         result.problem(str(error))
@@ -375,8 +378,8 @@ def _write(steps: Iterable[Step], result: Arranged) -> None:
 
 def _read_back(
     plan: Plan, hook: timedelta | None, kept: Collection[str], scaling: AutoScaling, result: Arranged
-) -> None:
-    """Make sure that what was written stands.
+) -> GroupFacts | None:
+    """Make sure that what was written stands, and answer the group as it is then.
 
     Raises:
         GroupBusyError: it does not (yet), so it is compared and written again.
@@ -392,6 +395,7 @@ def _read_back(
         result.sizes, result.instances = str(after.sizes), after.instances
     if after is not None and after.own_hook != hook:
         raise GroupBusyError(f"does not show what was written: lifecycle hook {OWN_HOOK}")
+    return after
 
 
 def next_check(results: Iterable[Arranged]) -> datetime | None:

@@ -1,7 +1,7 @@
 # ruff: noqa: T201
 """Checks every workflow twice: statelint for what the language asks of any machine, and our engine's loader for JSONata.
 
-statelint 3.1.0 follows JSONata by and large, but is behind the language in three places (below). The loader refuses every
+statelint 3.1.0 follows JSONata by and large, but is behind the language in four places (below). The loader refuses every
 field that the engine does not know, every expression that does not parse and every name that leads nowhere, with the template's
 substitutions filled in.
 """
@@ -24,6 +24,7 @@ BEHIND = (
     re.compile(
         r'Seconds is "\{%.*%\}" but should be an Integer', re.DOTALL
     ),  # a JSONata string is allowed (guide, "Wait")
+    re.compile(r'Timestamp is "\{%.*%\}" but should be an RFC3339 timestamp', re.DOTALL),  # the same
     re.compile(r'Field "Label" not allowed in State Machine\.States\.[^.]+$'),  # names a distributed Map (guide, "Map")
 )
 

@@ -217,11 +217,11 @@ def test_a_change_is_repeated_on_what_another_writer_wrote_meanwhile(api, now, m
     api.enrol()
     real, interrupted = environments.replace, []
 
-    def interrupt(record, version):
+    def interrupt(record, version, leftover):
         if not interrupted:
             interrupted.append(version)
             environments.set_status("team-vision", Status.ACTIVE, None, now, state="active")
-        real(record, version)
+        real(record, version, leftover)
 
     monkeypatch.setattr(environments, "replace", interrupt)
     answer = api("PUT", "/team-vision", {"name": "renamed"})

@@ -108,8 +108,10 @@ def swept(entries, records, now=END - 20 * HOUR):
         TARGET,
         entries,
         records,
+        leftovers=(),
         payment_margin=MARGIN,
         default_approvers=(),
+        period=timedelta(minutes=15),
         now=now,
     )
 
@@ -181,8 +183,10 @@ def test_another_accounts_sweep_does_not_miss_our_blocks():
         away,
         [],
         [record(owner_id=ACCOUNT)],
+        leftovers=(),
         payment_margin=MARGIN,
         default_approvers=(),
+        period=timedelta(minutes=15),
         now=END,
     )
     assert result.writes == []
