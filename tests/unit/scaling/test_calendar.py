@@ -345,7 +345,8 @@ def test_whatever_the_blocks_planning_twice_changes_nothing_and_touches_no_other
     puts, deletes = plan_changes(first.actions, [*others, stale])
     assert deletes == (stale.name,)
     assert not {action.name for action in others} & {*deletes, *(action.name for action in puts)}
-    after = GroupFacts(group.name, first.sizes_now or group.sizes, group.longest_hook, group.hook_name, group.instances)
+    sizes = first.sizes_now or group.sizes
+    after = GroupFacts(group.name, sizes, group.longest_hook, group.hook_name, sizes.desired or 0)
     second = plan_group(blocks, after, {action.at for action in others}, now)
     assert plan_changes(second.actions, [*others, *puts]) == ((), ())
     assert second.sizes_now is None
