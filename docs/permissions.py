@@ -32,6 +32,7 @@ DOES = {
     "lambda:InvokeFunction": "calls its own functions",
     "secretsmanager:GetSecretValue": "reads the key that signs approval links",
     "ses:SendEmail": "mails people",
+    "sns:Publish": "publishes notices to the topic Notifications",
     "ssm:GetParameter": "learns the address that approval links begin with",
     "states:SendTaskSuccess": "hands a decision to the workflow that waits for it",
     "states:StartExecution": "starts the nested workflows",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from blockkeeper_cli import answer, doctor, extend, history, offers, records, resolve, status
+from blockkeeper_cli import answer, approvals, doctor, extend, history, offers, records, resolve, status
 from blockkeeper_cli.errors import CommandError, explain
 
 _EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 AWS or the API not reached."
@@ -51,6 +51,7 @@ for command in (
     status.status,
     offers.offers,
     extend.extend,
+    approvals.approvals,
     answer.approve,
     answer.reject,
     history.history,

@@ -24,15 +24,19 @@ Item = dict[str, Any]
 
 
 def list_approvals(request: Request) -> Answer:
-    """`GET /approvals`: all approvals as a plain array, in order of id; with `?status=` those of that status."""
+    """`GET /approvals`: all approvals as a plain array, in order of id; `?status=` and `?environment=` narrow it."""
     wanted = request.query.get("status")
     statuses = schema(KIND)["properties"]["status"]["enum"]
     if wanted is not None and wanted not in statuses:
         raise invalid(
             [Problem("status", "is unknown", f"it is one of {', '.join(statuses)}", "use one, or leave it out")]
         )
+    environment = request.query.get("environment")
     items = (_shown(item, request.now) for item in query_kind(KIND, after=asked_start(request)))
-    shown, headers = page(request, (item for item in items if wanted in (None, item["status"])), "approval_id")
+    fitting = (
+        item for item in items if wanted in (None, item["status"]) and environment in (None, item.get("environment"))
+    )
+    shown, headers = page(request, fitting, "approval_id")
     return Answer(200, shown, headers)
 
 

@@ -23,6 +23,7 @@ _QUERY: dict[str, dict[str, Any]] = {
         "schema": {"type": "integer", "minimum": 1, "maximum": 1000},
     },
     "cursor": {"description": "x-next-cursor of the page before.", "schema": {"type": "string"}},
+    "environment": {"description": "Only those of this record.", "schema": {"type": "string"}},
     "status": {
         "description": "Only those with this status.",
         "schema": {"enum": ["OPEN", "APPROVED", "REJECTED", "EXPIRED", "SUPERSEDED"]},

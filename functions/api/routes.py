@@ -97,7 +97,14 @@ ROUTES = (
         refusals=(409, *_ONE),
     ),
     Route("GET", "/blocks", blocks.list_blocks, "listBlocks", "[block]", query=PAGED),
-    Route("GET", "/approvals", approvals.list_approvals, "listApprovals", "[approval]", query=("status", *PAGED)),
+    Route(
+        "GET",
+        "/approvals",
+        approvals.list_approvals,
+        "listApprovals",
+        "[approval]",
+        query=("status", "environment", *PAGED),
+    ),
     Route(
         "POST",
         "/approvals/{id}/approve",

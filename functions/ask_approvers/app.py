@@ -4,11 +4,12 @@ It runs again at each reminder and at the escalation, and after any crash: whoev
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from blockkeeper import settings
-from blockkeeper.aws import bus, slack
+from blockkeeper.aws import bus, ledger, slack
 from blockkeeper.aws.approvals import Asked, event_detail, load_request, mark_announced, mark_told, open_or_join
 from blockkeeper.aws.decision_links import links
 from blockkeeper.aws.environments import load_environment
@@ -75,7 +76,9 @@ def _request(facts: Mapping[str, Any], now: datetime) -> ApprovalRequest:
     environment = load_environment(facts["environment"])
     if environment is None:
         raise NobodyToAskError(f"{facts['environment']} is not enrolled any more, so it has no approvers")
-    return open_request(facts, environment.approvers, environment.quorum, now, Rules.of(environment))
+    request = open_request(facts, environment.approvers, environment.quorum, now, Rules.of(environment))
+    left = ledger.budget_left(environment.team, now)
+    return replace(request, budget_left=left.stack, team_budget_left=left.team)
 
 
 def _tell(asked: Asked, now: datetime) -> int:

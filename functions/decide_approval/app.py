@@ -1,6 +1,10 @@
-"""decide-approval: the page behind an approver's link. GET and HEAD show, only POST decides (case B07)."""
+"""decide-approval: the page behind an approver's link. GET and HEAD show, only POST decides (case B07).
+
+Without its parameters a link shows only whether the request is open: that is the one in notices, which carries no power to decide.
+"""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -8,8 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from blockkeeper import settings
 from blockkeeper.aws.approvals import TooManyAnswersError, decide, load_request
 from blockkeeper.aws.decision_links import UnusableKeyError, check_link
-from blockkeeper.domain.approval_page import HEADERS, plain_page, request_page
-from blockkeeper.domain.signed_link import AlteredLinkError, IncompleteLinkError, approver_id
+from blockkeeper.domain.approval import ApprovalStatus
+from blockkeeper.domain.approval_page import HEADERS, amount_fits, plain_page, request_page, standing_page
+from blockkeeper.domain.signed_link import AlteredLinkError, IncompleteLinkError, approver_id, is_approval_id
 from blockkeeper.telemetry import handler, log
 from decide_approval.form import FormError, read_form
 
@@ -38,22 +43,35 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 
 def _page(event: dict[str, Any]) -> tuple[int, str]:
-    approval_id = event["pathParameters"]["id"]
+    approval_id, parameters = event["pathParameters"]["id"], event.get("queryStringParameters") or {}
     now = datetime.fromtimestamp(event["requestContext"]["requestTimeEpoch"] // 1000, UTC)
-    link = check_link(approval_id, event.get("queryStringParameters") or {})
+    if not parameters and event["httpMethod"] != "POST" and is_approval_id(approval_id):
+        request = load_request(approval_id)
+        return (200, standing_page(request, now)) if request else (404, _no_such_request())
+    link = check_link(approval_id, parameters)
     request = load_request(approval_id)
     named = (*request.approvers, *request.rules.escalate_to) if request else ()
     approver = next((name for name in named if approver_id(name) == link.approver), None)
     if request is None or approver is None:
-        return 404, plain_page(
-            "There is no such request", ["It may have been removed with the block's record.", UNCHANGED]
-        )
-    notice = None
-    if event["httpMethod"] == "POST":
-        decision, reason = read_form(event)
-        decided = decide(approval_id, decision, approver, reason, now)
-        request, notice = decided.request or request, decided.message
-    return 200, request_page(request, approver, now, dry_run=not settings.live(), notice=notice)
+        return 404, _no_such_request()
+    shown = partial(request_page, approver=approver, now=now, dry_run=not settings.live())
+    if event["httpMethod"] != "POST":
+        return 200, shown(request)
+    form = read_form(event)
+    if (
+        form.amount is not None
+        and not amount_fits(request, form.amount)
+        and request.standing(now) is ApprovalStatus.OPEN
+    ):
+        # A robot that loads the page, runs its buttons and sends its form has read the fee, but typed nothing (case B07).
+        log.info("an answer without the fee typed in did not count", extra={"approval_id": approval_id})
+        return 400, shown(request, refused=form.amount, reason=form.reason)
+    decided = decide(approval_id, form.decision, approver, form.reason, now)
+    return 200, shown(decided.request or request, notice=decided.message)
+
+
+def _no_such_request() -> str:
+    return plain_page("There is no such request", ["It may have been removed with the block's record.", UNCHANGED])
 
 
 def _sentence(what: object) -> str:

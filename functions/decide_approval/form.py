@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,8 +25,17 @@ class FormError(ValueError):
         self.problems = problems
 
 
-def read_form(event: Mapping[str, Any]) -> tuple[Decision, str | None]:
-    """The decision and the reason of a POST, checked against ``schemas/decide-form.schema.json``.
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What was sent. `amount` is None when the field was not there: then it was no browser that sent the page's own form."""
+
+    decision: Decision
+    reason: str | None
+    amount: str | None
+
+
+def read_form(event: Mapping[str, Any]) -> Form:
+    """The fields of a POST, checked against ``schemas/decide-form.schema.json``.
 
     Raises:
         FormError: it is no such form.
@@ -44,7 +54,7 @@ def read_form(event: Mapping[str, Any]) -> tuple[Decision, str | None]:
     problems = schema_problems("decide-form", fields)
     if problems:
         raise FormError(400, problems)
-    return Decision(fields["decision"]), fields.get("reason") or None
+    return Form(Decision(fields["decision"]), fields.get("reason") or None, fields.get("amount"))
 
 
 def _pairs(event: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,55 +1,87 @@
-"""tell-people: mail the approvers of a block what became of it. Target of the rule on our own outcome events."""
+"""tell-people: mail a block's approvers what became of it, and publish all notices to the topic. Target of a rule on our events."""
 
+import os
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from blockkeeper import settings
+from blockkeeper.aws import notices, topic
+from blockkeeper.aws.clients import client
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.mail import MailBusyError, MailRefusedError, send
 from blockkeeper.domain.doctor_report import findings_mail
-from blockkeeper.domain.outcome_mail import outcome_mail
-from blockkeeper.domain.signed_link import approver_id
+from blockkeeper.domain.environment import UTC_ZONE
+from blockkeeper.domain.outcome_mail import notice, outcome_key, outcome_mail
+from blockkeeper.domain.signed_link import approver_id, request_address
 from blockkeeper.telemetry import count, handler, log
+
+# Those who are asked have their own mail and page for these.
+FOR_THE_TOPIC_ONLY = frozenset({"Approval Requested", "Approval Decided"})
+FINDINGS = "Findings Changed"
+TOPIC = "topic"
 
 
 @handler
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, int]:
-    """Answer ``{told, failed}``. EventBridge calls again after an error, so one is raised only while nobody has got a mail.
+    """Answer ``{told, failed}``. EventBridge calls again after an error; whoever has heard is not told again.
 
     Args:
         event: an EventBridge event of source `blockkeeper`.
 
     Raises:
         UnknownEventError, KeyError, ValueError: the event cannot be told; it ends in the dead-letter queue.
-        MailBusyError: SES was busy for everybody.
+        MailBusyError: somebody could not be told just now.
     """
-    detail = event["detail"]
-    findings = event["detail-type"] == "Findings Changed"
-    mail = findings_mail(detail) if findings else outcome_mail(event["detail-type"], detail)
-    approvers = _approvers(detail.get("environment"))
-    told, busy, failed = 0, None, 0
-    for approver in approvers:
-        if "@" not in approver:
+    detail_type, detail = event["detail-type"], event["detail"]
+    approvers, zone = _approvers(detail.get("environment"))
+    if detail_type == FINDINGS:
+        # The doctor remembers itself what it has told, so each of its events is news.
+        key, for_topic = f"{FINDINGS.replace(' ', '-')}#{event['id']}", findings_mail(detail)
+    else:
+        key, for_topic = outcome_key(detail_type, detail), notice(detail_type, detail, zone, _address(detail))
+    to_tell: dict[str, Callable[[], None]] = {}
+    if detail_type not in FOR_THE_TOPIC_ONLY:
+        mail = for_topic if detail_type == FINDINGS else outcome_mail(detail_type, detail, zone)
+        to_tell = {approver_id(approver): partial(send, approver, mail) for approver in approvers if "@" in approver}
+        if not to_tell:
+            log.warning("nobody was told", extra={"environment": detail.get("environment"), "event": detail_type})
+            count("NobodyTold")
+    to_tell[TOPIC] = partial(topic.publish, for_topic)
+    return _tell(key, to_tell, detail.get("environment"))
+
+
+def _approvers(pk: str | None) -> tuple[tuple[str, ...], str]:
+    """A record's approvers and their time zone; what is about no record concerns those that the stack names."""
+    if pk is None:
+        return settings.approver_emails(), UTC_ZONE
+    environment = load_environment(pk)
+    return (environment.approvers, environment.time_zone) if environment else ((), UTC_ZONE)
+
+
+def _tell(key: str, to_tell: dict[str, Callable[[], None]], environment: str | None) -> dict[str, int]:
+    told, failed, busy = notices.heard(key), 0, None
+    for who, tell in to_tell.items():
+        if who in told:
             continue
         try:
-            send(approver, mail)
-            told += 1
+            tell()
         except (MailRefusedError, MailBusyError) as error:
             failed += 1
             busy = error if isinstance(error, MailBusyError) else busy
-            extra = {"environment": detail.get("environment"), "approver": approver_id(approver), "error": str(error)}
+            extra = {"environment": environment, "approver": who, "error": str(error)}
             log.error("an approver was not told", extra=extra)
             count("ApproverNotTold")
-    if busy and not told:
+            continue
+        told.append(who)
+        notices.mark_heard(key, told)
+    if busy:
         raise busy
-    if not told:
-        log.warning("nobody was told", extra={"environment": detail.get("environment"), "event": event["detail-type"]})
-        count("NobodyTold")
-    return {"told": told, "failed": failed}
+    return {"told": len([who for who in told if who != TOPIC]), "failed": failed}
 
 
-def _approvers(pk: str | None) -> tuple[str, ...]:
-    """A record's approvers; what is about no record concerns those that the stack names."""
-    if pk is None:
-        return settings.approver_emails()
-    environment = load_environment(pk)
-    return environment.approvers if environment else ()
+def _address(detail: dict[str, Any]) -> str | None:
+    if not detail.get("approval_id"):
+        return None
+    parameter = client("ssm").get_parameter(Name=os.environ["API_URL_PARAMETER"])
+    return request_address(parameter["Parameter"]["Value"].rstrip("/"), detail["approval_id"])

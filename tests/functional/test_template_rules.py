@@ -22,7 +22,14 @@ WANTED = {
     "DetectExpiryCapacityBlockEvents": EC2_EVENTS,
     "DetectExpiryInstanceWarnings": {"ec2-event.interruption-warning"},
     "DetectExpiryPurchases": {"ec2-event.purchase-extension"},
-    "TellPeopleOutcomes": {"Extension Confirmed", "Extension Failed", "Block Expiring", "Findings Changed"},
+    "TellPeopleOutcomes": {
+        "Extension Confirmed",
+        "Extension Failed",
+        "Block Expiring",
+        "Findings Changed",
+        "Approval Requested",
+        "Approval Decided",
+    },
     "TellSlackChanges": {
         "Approval Requested",
         "Approval Voted",

@@ -431,7 +431,7 @@ def vote(
         return Answer.SUPERSEDED
     if request.standing(now) is ApprovalStatus.EXPIRED:
         return Answer.EXPIRED
-    if decision is Decision.APPROVE and (refused := _four_eyes(request, who)):
+    if decision is Decision.APPROVE and (refused := yes_refused(request, who)):
         return refused
     voted = replace(request, votes={**request.votes, voter: decision})
     if decision is Decision.APPROVE and voted.missing_votes:
@@ -440,7 +440,7 @@ def vote(
     return replace(voted, status=status, decided_by=who, decided_at=now, reason=reason)
 
 
-def _four_eyes(request: ApprovalRequest, who: str) -> Answer | None:
+def yes_refused(request: ApprovalRequest, who: str) -> Answer | None:
     """Why a yes does not count although its voice would. Beside the yes of another it does, so only a quorum of one refuses it.
 
     What the holder of the API key states is all that is known of who they are: an own yes is refused, and so is one without a name
@@ -604,9 +604,12 @@ def question_line(request: ApprovalRequest) -> str:
         return (
             f"The Capacity Block of {request.environment} ends on {local(request, request.current_end)}, and EC2 offers no "
             f"extension that fits. May Blockkeeper buy a new Capacity Block from {start} until {local(request, request.new_end)} "
-            f"in zone {request.availability_zone or request.region}?"
+            f"in zone {request.availability_zone or request.region} for {format_usd(request.upfront_fee)}?"
         )
-    return f"The Capacity Block of {request.environment} ends on {local(request, request.current_end)}. May Blockkeeper extend it?"
+    return (
+        f"The Capacity Block of {request.environment} ends on {local(request, request.current_end)}. May Blockkeeper extend it by "
+        f"{length(request.duration_hours)} for {format_usd(request.upfront_fee)}?"
+    )
 
 
 def decision_line(request: ApprovalRequest) -> str:

@@ -3,6 +3,7 @@
 Only a deliberate POST of its form decides; whatever merely loads the page changes nothing (case B07).
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from blockkeeper.domain.approval import (
     facts,
     local,
     question_line,
+    yes_refused,
 )
 from blockkeeper.domain.approval_mail import DRY_RUN
 from blockkeeper.domain.money import format_usd
@@ -44,9 +46,15 @@ dt{flex:0 0 max(8.5rem,32%);color:var(--soft)}
 dd{flex:1 1 9rem;margin:0;overflow-wrap:anywhere}
 dd.fee{font-weight:700}
 .note{background:var(--note);border-radius:.5rem;padding:.75rem 1rem}
-label{display:block;margin-bottom:.25rem}
-textarea{width:100%;min-height:5rem;padding:.5rem;font:inherit;color:inherit;background:transparent;border:1px solid var(--soft);
+h2{font-size:1.125rem;margin:1.5rem 0 .5rem}
+label{display:block;margin:.75rem 0 .25rem}
+input,textarea{width:100%;padding:.5rem .75rem;font:inherit;color:inherit;background:transparent;border:1px solid var(--soft);
 border-radius:.5rem}
+input{min-height:3rem}
+textarea{min-height:5rem}
+[aria-invalid]{border:2px solid var(--no)}
+.error{color:var(--no);font-weight:600;margin:0 0 .25rem}
+.hint{color:var(--soft);font-size:.875rem;margin:.25rem 0 0}
 .answers{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1rem}
 button{flex:1 1 12rem;min-height:3rem;padding:.5rem 1rem;font:inherit;font-weight:600;border-radius:.5rem;cursor:pointer}
 .yes{background:var(--yes);color:#fff;border:2px solid var(--yes)}
@@ -75,8 +83,22 @@ _TITLES = {
 _NEW_BLOCK = "Buy a new Capacity Block?"
 
 
+def amount_fits(request: ApprovalRequest, typed: str) -> bool:
+    """Whether somebody has typed the fee: in whole dollars or with its cents, however grouped and marked."""
+    digits = re.sub(r"\D", "", typed)
+    fee = request.upfront_fee
+    return digits in (str(int(fee)), f"{fee:.2f}".replace(".", ""))
+
+
 def request_page(
-    request: ApprovalRequest, approver: str, now: datetime, *, dry_run: bool, notice: str | None = None
+    request: ApprovalRequest,
+    approver: str,
+    now: datetime,
+    *,
+    dry_run: bool,
+    notice: str | None = None,
+    refused: str | None = None,
+    reason: str | None = None,
 ) -> str:
     """The request as it stands, with a form while it is open.
 
@@ -84,6 +106,8 @@ def request_page(
         approver: whose link it is.
         dry_run: whether PurchaseMode is not `live`.
         notice: what the reader's answer has just done; None when nothing was answered.
+        refused: what the reader typed instead of the fee; None when nothing was wrong.
+        reason: what the reader typed as reason then, so that it is not lost.
     """
     standing = request.standing(now)
     # Closed for every reader, whether or not the workflow has closed it already.
@@ -93,11 +117,31 @@ def request_page(
     parts.append(_facts(request))
     if standing is ApprovalStatus.OPEN:
         parts += [
-            _form(request, approver, dry_run=dry_run),
+            _form(request, approver, dry_run=dry_run, refused=refused, reason=reason),
             _paragraph(f"You answer as {approver}. Opening this page decides nothing.", "soft"),
         ]
-    title = _NEW_BLOCK if standing is ApprovalStatus.OPEN and request.what is What.BLOCK else _TITLES[standing]
+    title = (
+        "Nothing was answered yet"
+        if refused is not None
+        else _NEW_BLOCK
+        if standing is ApprovalStatus.OPEN and request.what is What.BLOCK
+        else _TITLES[standing]
+    )
     return _page(title, parts)
+
+
+def standing_page(request: ApprovalRequest, now: datetime) -> str:
+    """For whoever has only the request's address: whether it is open, and where it is answered. No facts, names or money."""
+    standing = request.standing(now)
+    if standing is ApprovalStatus.OPEN:
+        told = [
+            f"This request is open until {local(request, request.decide_by)}.",
+            "It cannot be answered here. Approvers answer through the link in their own mail, or in Slack.",
+            "If you came here from your mail, the link was cut off: copy all of it.",
+        ]
+        return _page("Waiting for an answer", [_paragraph(text) for text in told])
+    when = "" if request.decided_at is None else f" It ended on {local(request, request.decided_at)}."
+    return _page(_TITLES[standing], [_paragraph(f"This request is closed.{when}")])
 
 
 def plain_page(title: str, paragraphs: Iterable[str]) -> str:
@@ -145,14 +189,33 @@ def _facts(request: ApprovalRequest) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _form(request: ApprovalRequest, approver: str, *, dry_run: bool) -> str:
-    # A textarea, since Enter in a one-line field would press the first button. No action: it posts to the link itself.
-    said_yes = request.votes.get(approver.lower()) is Decision.APPROVE
+def _form(request: ApprovalRequest, approver: str, *, dry_run: bool, refused: str | None, reason: str | None) -> str:
+    # The first button is what Enter in a field would press; it is none, so that only a pressed button answers. No action: the form
+    # posts to the link itself.
     words = "Approve (dry run)" if dry_run else f"Approve and pay {format_usd(request.upfront_fee)}"
-    yes = "" if said_yes else f"<button class=yes name=decision value=approve>{escape(words)}</button>"
+    yes = f"<button class=yes name=decision value=approve>{escape(words)}</button>"
+    why_not = ""
+    if request.votes.get(approver.lower()) is Decision.APPROVE:
+        yes, why_not = "", _paragraph("You have said yes already.")
+    elif yes_refused(request, approver):
+        words = (
+            "You enrolled this block or asked for this purchase, so somebody else must approve it. You can reject it."
+        )
+        yes, why_not = "", _paragraph(words)
+    wrong = (
+        ""
+        if refused is None
+        else _paragraph(f"{refused or 'Nothing'} is not the fee.", "error", 'id="wrong" role="alert"')
+    )
+    invalid = "" if refused is None else ' aria-invalid="true" autofocus'
     return (
-        f"<form method=post><label for=reason>Reason (may be left empty)</label>"
-        f"<textarea id=reason name=reason maxlength={LONGEST_REASON}></textarea>"
+        f"<form method=post><h2>Your answer</h2>{why_not}<button disabled hidden></button>"
+        f"<label for=amount>Type the upfront fee, in whole dollars</label>{wrong}"
+        f'<input id=amount name=amount inputmode=numeric autocomplete=off maxlength=40 required aria-describedby="hint'
+        f'{"" if refused is None else " wrong"}"{invalid}>'
+        "<p id=hint class=hint>Such as 123 for 123.45 USD: so a mail scanner that opens this page cannot answer it.</p>"
+        f"<label for=reason>Reason (may be left empty)</label>"
+        f"<textarea id=reason name=reason maxlength={LONGEST_REASON}>{escape(reason or '')}</textarea>"
         f"<div class=answers>{yes}<button class=no name=decision value=reject>Reject, let it end</button></div></form>"
     )
 

@@ -53,6 +53,16 @@ def approver_id(approver: str) -> str:
     return _base64url(hashlib.sha256(approver.lower().encode()).digest())[:22]
 
 
+def is_approval_id(text: str) -> bool:
+    """Whether it has the shape of a request's id."""
+    return _ID.fullmatch(text) is not None
+
+
+def request_address(base: str, approval_id: str) -> str:
+    """The address that shows only whether a request is open: for notices that many can read."""
+    return f"{base}/decide/{approval_id}"
+
+
 def voice(who: str) -> str:
     """How whoever answers is named in logs: an address, also one behind `api:`, as its `approver_id`, anything else as it is."""
     way, _, name = who.rpartition(":") if "@" in who else ("", "", who)
@@ -70,7 +80,7 @@ def signed_link(base: str, approval_id: str, approver: str, expires: datetime, k
     """
     who, until = approver_id(approver), str(int(expires.timestamp()))
     signature = _signature(approval_id, who, until, key)
-    return f"{base}/decide/{approval_id}?approver={who}&expires={until}&signature={signature}"
+    return f"{request_address(base, approval_id)}?approver={who}&expires={until}&signature={signature}"
 
 
 def read_link(approval_id: str, parameters: Mapping[str, str], keys: Iterable[bytes]) -> SignedLink:
@@ -86,7 +96,7 @@ def read_link(approval_id: str, parameters: Mapping[str, str], keys: Iterable[by
         IncompleteLinkError: a parameter is missing or has an impossible shape.
         AlteredLinkError: no key gives this signature.
     """
-    if not _ID.fullmatch(approval_id):
+    if not is_approval_id(approval_id):
         raise IncompleteLinkError("the id of the request is cut off; the link is one line of the mail (copy all of it)")
     for name, shape in _SHAPES.items():
         if not shape.fullmatch(parameters.get(name, "")):

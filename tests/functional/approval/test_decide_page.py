@@ -85,10 +85,14 @@ def test_the_sample_of_a_request_needs_only_a_signature_that_fits(story):
 
 def test_a_link_that_was_cut_off_says_so(story):
     story.enrol().ask()
-    for url in (story.link()[:-3], story.link().partition("&")[0], story.link().partition("?")[0]):
+    for url in (story.link()[:-3], story.link().partition("&")[0]):
         page = story.page(url)
         assert page.status == 400
         assert "not complete" in page.body
+    page = story.page(story.link().partition("?")[0])
+    assert page.status == 200
+    assert "the link was cut off" in page.body
+    assert story.page(story.link().partition("?")[0].replace(ID, "cr-0a1-none")).status == 404
 
 
 def test_a_request_that_is_gone_is_not_found(story):
@@ -239,3 +243,17 @@ def test_nothing_that_opens_a_door_is_in_a_log_an_event_or_an_answer_case_b41(st
             assert len(value) > 30
             assert value not in text, f"a secret is in the {where}"
     assert "@example.com" not in told["logs"]
+
+
+def test_a_form_without_the_fee_typed_in_decides_nothing_case_b07(story):
+    """What a browser sends for a robot: the page's own form has the field; a program that answers for a person leaves it out."""
+    execution = story.enrol().ask()
+    for decision in ("approve", "reject"):
+        for typed in ("", "1", "7973.39"):
+            answer = story.page(story.link(), "POST", body=f"decision={decision}&reason=x&amount={typed}", headers=FORM)
+            assert answer.status == 400
+            assert "is not the fee" in answer.body
+    assert (story.status(), execution.status) == ("OPEN", "RUNNING")
+    story.page(story.link(), "POST", body="decision=approve&reason=x&amount=7973", headers=FORM)
+    assert story.status() == "APPROVED"
+    assert "Approved by maria" in story.page(story.link(), "POST", body="decision=reject&amount=1", headers=FORM).body

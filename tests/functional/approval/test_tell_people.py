@@ -5,7 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from approval_story import START
+from approval_story import ID, START
+from moto.sns.models import sns_backends
 
 SAMPLE = Path(__file__).parents[3] / "events" / "blockkeeper-event.extension-confirmed.json"
 DETAIL = json.loads(SAMPLE.read_text())["detail"]
@@ -33,13 +34,11 @@ def test_each_approver_gets_one_mail(story, detail_type, subject):
     ]
 
 
-@pytest.mark.parametrize(
-    "detail_type", ["Extension Offered", "Extension Purchased", "Approval Requested", "Groups Scaled"]
-)
+@pytest.mark.parametrize("detail_type", ["Extension Offered", "Extension Purchased", "Groups Scaled"])
 def test_other_events_are_told_to_nobody_case_b12(story, detail_type):
     story.enrol()
     publish(story, detail_type)
-    assert story.mails() == []
+    assert story.mails() == notices() == []
 
 
 def test_one_refused_mail_keeps_nobody_else_from_theirs(story):
@@ -67,9 +66,69 @@ def test_a_block_without_anybody_to_tell_is_counted(story):
     assert story.mails() == []
     assert story.world.failures == []
     assert story.world.logs.getvalue().count('"NobodyTold":[1.0]') == 2
+    assert len(notices()) == 2, "whoever follows the topic hears all the same"
 
 
 def test_an_event_that_cannot_be_read_is_not_lost_silently(story):
     story.enrol()
     publish(story, "Extension Failed", end_date="soon")
     assert [function for function, _ in story.world.failures] == ["TellPeople"]
+
+
+def notices():
+    """What the topic was given: (subject, text, what a chat channel shows)."""
+    (topic,) = [
+        found for arn, found in sns_backends["123456789012"]["us-east-1"].topics.items() if "Notifications" in arn
+    ]
+    found = []
+    for _, message, subject, *_ in topic.sent_notifications:
+        forms = json.loads(message)
+        found.append((subject, forms["default"], json.loads(forms["https"])))
+    return found
+
+
+def test_an_event_that_comes_twice_is_told_once_case_b12(story):
+    story.enrol()
+    for _ in range(3):
+        publish(story, "Extension Failed", reason="the payment failed")
+    assert (len(story.mails()), len(notices())) == (2, 1)
+    publish(story, "Extension Failed", reason="no extension is offered")
+    publish(story, "Extension Failed", reason="the payment failed", end_date="2026-05-05T11:30:00Z")
+    assert (len(story.mails()), len(notices())) == (6, 3)
+
+
+def test_a_retry_tells_only_who_has_not_heard_case_b12(story):
+    story.refuse_mail("jo@example.com", "TooManyRequestsException", 429, times=1)
+    story.enrol()
+    publish(story, "Extension Failed")
+    assert [mail.destinations["ToAddresses"] for mail in story.mails()] == [["maria@example.com"], ["jo@example.com"]]
+    assert len(notices()) == 1
+
+
+def test_the_topic_hears_of_question_reminder_decision_and_gets_no_power_case_b41(story):
+    story.enrol(reminder_hours=[2], time_zone="Europe/Berlin").ask()
+    story.world.run_for(timedelta(hours=1))
+    story.answer(story.link(), "approve", "needed")
+    asked, reminded, decided = notices()
+    assert asked[0].startswith("team-vision waits for an answer until Mon 4 May 2026, 08:30 UTC (10:30 Europe/Berlin)")
+    assert "Still nobody has decided" in reminded[1]
+    assert "approved, by maria@example.com" in decided[1]
+    address = f"{story.base()}/decide/{ID}"
+    for subject, text, chat in (asked, reminded, decided):
+        assert address in text.splitlines()
+        assert (chat["version"], chat["source"], chat["content"]["title"]) == ("1.0", "custom", subject)
+        assert "signature" not in text + json.dumps(chat)
+    page = story.page(address)
+    assert page.status == 200
+    assert "This request is closed" in page.body
+    assert "<form" not in page.body
+    assert "7,973.38" not in page.body + story.page(address, "HEAD").body
+    assert story.answer(address).status == 400
+
+
+def test_a_subject_for_the_topic_is_plain_case_b46(story):
+    story.enrol()
+    publish(story, "Extension Failed", environment="e" * 128)
+    ((subject, _, _),) = notices()
+    assert subject.isascii()
+    assert len(subject) < 100

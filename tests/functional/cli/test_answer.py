@@ -140,3 +140,18 @@ def test_a_reason_that_is_too_long_is_refused_with_the_rule(cli):
     ran = cli("reject", "team-vision", "--yes", "--reason", "x" * 501)
     assert ran.code == 1
     assert "500 characters" in ran.err
+
+
+def test_requests_are_listed_open_ones_first_and_past_ones_on_demand(cli):
+    cli.request()
+    shown = cli("approvals")
+    assert (shown.code, REQUEST[:12] in shown.out.replace("\n", ""), "OPEN" in shown.out) == (0, True, True)
+    assert "0 of 1 said yes" in " ".join(shown.out.split())
+    assert [entry["approval_id"] for entry in cli("approvals", "team-vision", "--json").json] == [REQUEST]
+    assert cli("approvals", "another", "--json").json == []
+    cli("reject", "team-vision", "--yes", "--as", "maria@example.com", "--reason", "too dear")
+    assert "waits for an answer" in cli("approvals").out
+    past = " ".join(cli("approvals", "--all").out.split())
+    assert "REJECTED" in past
+    assert "too dear" in past
+    assert "t0ken" not in past

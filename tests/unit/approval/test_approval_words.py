@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from blockkeeper.domain.approval import ApprovalStatus, Decision, Delivery, closed, open_request, vote
 from blockkeeper.domain.approval_mail import question
-from blockkeeper.domain.approval_page import HEADERS, STYLE, plain_page, request_page
+from blockkeeper.domain.approval_page import HEADERS, STYLE, amount_fits, plain_page, request_page, standing_page
 from blockkeeper.domain.mail import LONGEST_SUBJECT, compose, one_line
-from blockkeeper.domain.outcome_mail import UnknownEventError, outcome_mail
+from blockkeeper.domain.outcome_mail import UnknownEventError, notice, outcome_mail
 
 FACTS = json.loads((Path(__file__).parents[3] / "events" / "approve-purchase.json").read_text())
 NOW = datetime(2026, 5, 4, 7, 0, tzinfo=UTC)
@@ -40,7 +40,7 @@ class Shape(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.attributes += [(tag, *attribute) for attribute in attributes]
-        if tag not in {"meta", "br"}:
+        if tag not in {"meta", "br", "input"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -111,7 +111,7 @@ def _pages():
 
 PAGES = _pages()
 TAGS = {"html", "head", "meta", "title", "style", "body", "main", "div", "h1", "p", "dl", "dt", "dd"}
-TAGS |= {"form", "label", "textarea", "button"}
+TAGS |= {"form", "h2", "label", "input", "textarea", "button"}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -134,9 +134,14 @@ def test_only_an_open_request_has_a_form(name):
     if is_open:
         assert shape.values("form", "method") == ["post"]
         assert shape.values("form", "action") == []
-        assert shape.values("label", "for") == shape.values("textarea", "id") == ["reason"]
-        # A one-line field would let Enter press the first button.
-        assert "input" not in shape.tags
+        assert (
+            shape.values("label", "for")
+            == shape.values("input", "id") + shape.values("textarea", "id")
+            == ["amount", "reason"]
+        )
+        # Enter in a one-line field presses the first button, which is none.
+        first = [attribute for tag, attribute, _ in shape.attributes if tag == "button"][:2]
+        assert first == ["disabled", "hidden"]
         assert shape.values("button", "value") == (["reject"] if name == "half" else ["approve", "reject"])
 
 
@@ -232,4 +237,38 @@ def test_a_new_block_is_asked_for_in_words_of_its_own():
         assert part in mail.text
         assert part in page
     assert "Buy a new Capacity Block?" in page
-    assert "Extend" not in mail.text + page
+    assert "Extend " not in mail.text + page
+
+
+@pytest.mark.parametrize("typed", ["7973", "7,973", "7.973", "7973.38", "$7,973.38", " 7 973,38 USD "])
+def test_the_fee_counts_however_it_is_typed(typed):
+    assert amount_fits(asked(), typed)
+
+
+@pytest.mark.parametrize("typed", ["", "0", "7974", "797", "79733", "fee", "-", "7973.3", "1"])
+def test_anything_else_is_not_the_fee_case_b07(typed):
+    assert not amount_fits(asked(), typed)
+
+
+def test_who_has_only_the_address_sees_whether_it_is_open_and_nothing_else():
+    page = "".join(Shape(standing_page(asked(), NOW)).words)
+    assert "It cannot be answered here" in page
+    for secret in ("7,973", "team-vision", "maria", "cr-0a1", "111122223333"):
+        assert secret not in page
+
+
+@given(st.text(max_size=300), st.sampled_from(["Approval Requested", "Approval Decided", "Extension Failed"]))
+def test_every_notice_has_one_short_line_whatever_the_names_case_b46(name, kind):
+    more = {"new_end": "2026-05-05T11:30:00Z", "upfront_fee": "7973.38", "decide_by": "2026-05-04T08:30:00Z", "told": 1}
+    subject = notice(kind, DETAIL | more | {"environment": name, "decision": "approved"}).subject
+    assert len(subject) < 100
+    assert subject.splitlines() == [subject]
+
+
+@given(st.text(max_size=300))
+def test_the_question_has_one_short_line_whatever_the_names_case_b46(name):
+    for reminder in (False, True):
+        subject = question(asked(environment=name), LINK, dry_run=False, reminder=reminder).subject
+        assert len(subject) < 100
+        assert subject.splitlines() == [subject]
+        assert "7,973.38 USD" in subject

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from blockkeeper.domain.approval import Decision
-from decide_approval.form import FORM, FormError, read_form
+from decide_approval.form import FORM, Form, FormError, read_form
 
 
 def event(body, content_type=FORM, **more):
@@ -15,25 +15,27 @@ def event(body, content_type=FORM, **more):
 
 
 def test_what_a_browser_sends_is_read():
-    assert read_form(event("decision=approve&reason=")) == (Decision.APPROVE, None)
-    assert read_form(event("decision=reject")) == (Decision.REJECT, None)
-    assert read_form(event("reason=+too+dear%0D%0Areally+&decision=reject")) == (Decision.REJECT, "too dear\nreally")
+    assert read_form(event("decision=approve&reason=")) == Form(Decision.APPROVE, None, None)
+    assert read_form(event("decision=reject")) == Form(Decision.REJECT, None, None)
+    assert read_form(event("reason=+too+dear%0D%0Areally+&decision=reject")) == Form(
+        Decision.REJECT, "too dear\nreally", None
+    )
 
 
 def test_a_base64_body_is_decoded_first_case_b05():
     body = base64.b64encode(urlencode({"decision": "approve", "reason": "*p5* für Größe"}).encode()).decode()
-    assert read_form(event(body, isBase64Encoded=True)) == (Decision.APPROVE, "*p5* für Größe")
+    assert read_form(event(body, isBase64Encoded=True)) == Form(Decision.APPROVE, "*p5* für Größe", None)
 
 
 @pytest.mark.parametrize("name", ["Content-Type", "content-type", "CONTENT-TYPE"])
 def test_a_header_in_any_case_and_with_a_charset_is_a_form(name):
     headers = {name: "Application/X-WWW-Form-URLencoded; charset=UTF-8"}
-    assert read_form({"headers": headers, "body": "decision=reject"})[0] is Decision.REJECT
+    assert read_form({"headers": headers, "body": "decision=reject"}).decision is Decision.REJECT
 
 
 def test_the_example_of_the_schema_is_a_form(request):
     example = json.loads((request.config.rootpath / "events" / "decide-form.json").read_text())
-    assert read_form(event(urlencode(example))) == (Decision.APPROVE, "The run needs one more day")
+    assert read_form(event(urlencode(example))) == Form(Decision.APPROVE, "The run needs one more day", None)
 
 
 @pytest.mark.parametrize(
