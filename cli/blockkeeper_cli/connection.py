@@ -121,9 +121,13 @@ class Connection:
             partition = self.identity["Arn"].split(":")[1]
             name = found["StackResourceDetail"]["PhysicalResourceId"]
             role = f"arn:{partition}:iam::{self.account}:role/{name}"
+        try:
+            targets = tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region))
+        except ValueError as error:
+            raise CommandError(f"{error}; correct it with `sam deploy --parameter-overrides Targets=...`") from error
         return Stack(
             account=self.account,
-            targets=tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region)),
+            targets=targets,
             approvers=settings.approver_emails(),
             sender=os.environ.get("SENDER_EMAIL", ""),
             member_role=os.environ["MEMBER_ROLE_NAME"],

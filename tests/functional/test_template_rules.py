@@ -39,6 +39,7 @@ WANTED = {
         "Extension Confirmed",
         "Extension Failed",
         "Block Expiring",
+        "Findings Changed",
     },
 }
 # A warning is of no use to anyone later than 40 minutes after EC2 sent it: that is the block's end.

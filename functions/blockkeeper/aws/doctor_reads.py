@@ -253,9 +253,14 @@ def read_mailing(sender: str, recipients: Iterable[str]) -> Mailing:
 
 def purchase_decision(account: str, role_arn: str, reservation_arn: str) -> tuple[str, bool]:
     """IAM's word on whether a role may order, and the organization's (SimulatePrincipalPolicy); nothing is ordered."""
-    answer = client("iam", None, account).simulate_principal_policy(
-        PolicySourceArn=role_arn, ActionNames=[PURCHASE_ACTION], ResourceArns=[reservation_arn]
-    )
+    try:
+        answer = client("iam", None, account).simulate_principal_policy(
+            PolicySourceArn=role_arn, ActionNames=[PURCHASE_ACTION], ResourceArns=[reservation_arn]
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchEntity":
+            return "there is no such role", True
+        raise
     result = answer["EvaluationResults"][0]
     organization = (result.get("OrganizationsDecisionDetail") or {}).get("AllowedByOrganizations")
     return result["EvalDecision"], organization is not False

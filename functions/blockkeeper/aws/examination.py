@@ -19,6 +19,7 @@ from blockkeeper.domain import doctor_account, doctor_groups, doctor_node_groups
 from blockkeeper.domain.calendar import GroupBlock
 from blockkeeper.domain.doctor import (
     STACK,
+    Check,
     Finding,
     account_subject,
     could_not_read,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from blockkeeper.domain.extension import Extension
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"})
+_NOT_EVERY_ACCOUNT = ("not every account of its Region could be read", "see what keeps those accounts from being read")
 _ENDED = frozenset({Status.EXPIRED})
 
 Record = Mapping[str, Any]
@@ -213,10 +215,7 @@ def _look_at_block(stack: Stack, environment: Environment, seen: _Seen, examinat
     if reservation is None:
         if environment.region in seen.unread:
             examination.unread.add(subject)
-            text = could_not_read(
-                subject, "its block", "not every account of its Region could be read", "see those findings"
-            )
-            examination.add([text])
+            examination.add([could_not_read(subject, "its block", *_NOT_EVERY_ACCOUNT)])
         elif accounts:
             examination.add([doctor_records.block_missing(environment, accounts)])
         return
@@ -240,7 +239,7 @@ def _look_at_groups(
     accounts = seen.seen_by(environment)
     for group in environment.groups:
         label = group_label(group)
-        subject = f"{record_subject(environment.pk)}/{label}"
+        subject, found = f"{record_subject(environment.pk)}/{label}", len(examination.findings)
         with examination.reading(subject, "the group"):
             blocks = _blocks_of(label, environment.region, environments, seen)
             places = [seen.place(account, environment.region) for account in accounts]
@@ -248,6 +247,16 @@ def _look_at_groups(
                 examination.add(_look_at_group(group.auto_scaling_group, places, blocks, subject, now=now))
             elif group.eks_cluster is not None and group.eks_nodegroup is not None:
                 examination.add(_look_at_node_group(group.eks_cluster, group.eks_nodegroup, places, blocks, subject))
+        if environment.region in seen.unread:
+            _doubt_missing(examination, found, subject)
+
+
+def _doubt_missing(examination: Examination, since: int, subject: str) -> None:
+    """A group that was not found may be in the account that could not be read."""
+    if any(each.check is Check.GROUP_MISSING for each in examination.findings[since:]):
+        del examination.findings[since:]
+        examination.unread.add(subject)
+        examination.add([could_not_read(subject, "the group", *_NOT_EVERY_ACCOUNT)])
 
 
 def _look_at_group(

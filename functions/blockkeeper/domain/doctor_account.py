@@ -142,14 +142,17 @@ def purchase_permission(account: str, role_arn: str, decision: str, *, organizat
     """IAM's own word on whether the buyer's role may order.
 
     Args:
-        decision: EvalDecision of SimulatePrincipalPolicy: `allowed`, `explicitDeny` or `implicitDeny`.
+        decision: EvalDecision of SimulatePrincipalPolicy: `allowed`, `explicitDeny` or `implicitDeny`; or why there is none.
         organization: whether the organization's service control policies allow it.
     """
     if decision == "allowed":
         return
     whose = "" if organization else ", by a service control policy of the organization"
     problem = f"{role_arn} may not {PURCHASE_ACTION}: {decision}{whose}"
-    remedy = "see the role's permissions boundary and the policies above it; the template's own grant is in docs/permissions.md"
+    remedy = (
+        "see the role's permissions boundary and the policies above it, and in another account whether docs/member-account.yaml is"
+        " deployed there as it is now"
+    )
     yield finding(Check.PURCHASE_PERMISSION, account_subject(account), problem, remedy)
 
 

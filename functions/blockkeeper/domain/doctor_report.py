@@ -46,18 +46,24 @@ def findings_mail(detail: Mapping[str, Any]) -> Mail:
     Raises:
         KeyError: a field is missing.
     """
+    subject, opening, closing = findings_words(detail)
+    facts = [fact for each in (*detail["new"], *detail["changed"]) for fact in _facts(each)]
+    facts += [("Mended", f"{label(each['subject'])}: {each['problem']}") for each in detail["mended"]]
+    return compose(subject, opening, facts, closing=[closing])
+
+
+def findings_words(detail: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Title, opening and closing of what is told, by mail and in Slack alike."""
     name = one_line(detail.get("environment") or "the stack", LONGEST_NAME)
     fresh, mended = [*detail["new"], *detail["changed"]], detail["mended"]
-    facts = [fact for each in fresh for fact in _facts(each)]
-    facts += [("Mended", f"{label(each['subject'])}: {each['problem']}") for each in mended]
-    subject = (
+    title = (
         f"{name}: {_number(len(fresh), 'finding')}" if fresh else f"{name}: {_number(len(mended), 'finding')} mended"
     )
     opening = f"Blockkeeper's daily look at {name} found something that would only show when it counts."
     if not fresh:
         opening = f"What Blockkeeper had found at {name} is mended."
     command = f"blockkeeper doctor {detail['environment']}" if detail.get("environment") else "blockkeeper doctor"
-    return compose(subject, opening, facts, closing=[f"`{command}` looks again at once. Each finding is told once."])
+    return title, opening, f"`{command}` looks again at once. Each finding is told once."
 
 
 def label(subject: str) -> str:

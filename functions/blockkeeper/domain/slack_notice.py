@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from blockkeeper.domain.doctor_report import findings_words, label
 from blockkeeper.domain.instants import moment, parse_instant
 from blockkeeper.domain.mail import one_line
 from blockkeeper.domain.money import format_usd, parse_usd
@@ -15,6 +16,7 @@ PURCHASED, CONFIRMED, FAILED, EXPIRING = (
     "Extension Failed",
     "Block Expiring",
 )
+FINDINGS = "Findings Changed"
 _AS_BY_MAIL = frozenset({CONFIRMED, FAILED, EXPIRING})
 # The message says these itself, as its decision.
 _DECISIONS = frozenset({"rejected", "expired"})
@@ -29,6 +31,14 @@ def notice_of(detail_type: str, detail: Mapping[str, Any]) -> SlackMessage | Non
     if detail_type in _AS_BY_MAIL:
         words = outcome_words(detail_type, detail)
         return notice(words.title, words.opening, words.facts, words.closing)
+    if detail_type == FINDINGS:
+        title, opening, closing = findings_words(detail)
+        rows = [
+            (f"{each['severity']}: {label(each['subject'])}", f"{each['problem']}\n{each['remedy']}")
+            for each in (*detail["new"], *detail["changed"])
+        ]
+        rows += [(f"mended: {label(each['subject'])}", each["problem"]) for each in detail["mended"]]
+        return notice(title, opening, rows, [closing])
     if detail_type == PURCHASED:
         name, fee = (
             one_line(detail["environment"], LONGEST_NAME),
@@ -49,6 +59,8 @@ def notice_of(detail_type: str, detail: Mapping[str, Any]) -> SlackMessage | Non
 
 def notice_key(detail_type: str, detail: Mapping[str, Any]) -> str:
     """What a notice is about: however often an event comes, people read of each thing once (case B12)."""
+    if detail_type == FINDINGS:
+        return "#".join([FINDINGS, detail.get("environment", ""), detail["now"]])
     return "#".join([detail["reservation_id"], detail.get("end_date", ""), detail_type, detail.get("outcome", "")])
 
 

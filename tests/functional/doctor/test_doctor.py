@@ -606,3 +606,29 @@ class TestManagedNodeGroup:
     def test_one_that_does_not_exist_is_found(self, nodes):
         nodes.look()
         assert nodes.stored() == {("record:team/ml/gpu", "group-missing")}
+
+
+def test_a_group_is_not_called_missing_while_an_account_that_may_have_it_is_not_read(sandboxes):
+    with a_story(sandboxes, Targets=f"{ACCOUNT}:us-east-1,444455556666:us-east-1") as world:
+        story = Story(world)
+        story.block(owner_id="444455556666", shared_with=[ACCOUNT])
+        story.enrol()
+        story.market.faults.add(
+            kind="denied", operation="DescribeCapacityReservations", account="444455556666", times=None
+        )
+        story.account.may = lambda _: {"ec2:PurchaseCapacityBlockExtension"}
+        story.look()
+        assert story.stored() == {
+            ("account:444455556666/us-east-1", "could-not-read"),
+            ("record:team/train", "could-not-read"),
+        }
+        story.market.faults.clear()
+        story.look(1)
+        assert story.stored() == {("record:team/train", "group-missing")}
+
+
+def test_an_account_without_the_buyers_role_is_found(sandboxes):
+    with a_story(sandboxes, Targets=f"{ACCOUNT}:us-east-1,444455556666:us-east-1") as world:
+        story = Story(world)
+        story.look()
+        assert story.stored() == {("account:444455556666", "purchase-permission")}

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import boto3
 import pytest
@@ -278,3 +279,13 @@ def _older(story, monkeypatch):
     """Let what the interactions function has read be a minute old."""
     modules = story.world.sandboxes._modules["SlackInteractions"]
     monkeypatch.setattr(modules["blockkeeper.aws.slack"], "_DOUBTED_SECONDS", -1.0)
+
+
+def test_findings_of_the_daily_look_are_posted_each_once(story, slack):
+    sample = Path(__file__).parents[3] / "events" / "blockkeeper-event.findings-changed.json"
+    detail = json.loads(sample.read_text("utf-8"))["detail"]
+    for _ in range(2):
+        story.world.publish({"source": "blockkeeper", "detail-type": "Findings Changed", "detail": detail})
+    story.world.run_until_idle()
+    posted = [message for message in slack.messages if "market-type" in message.words() or "train" in message.words()]
+    assert len(posted) == 1

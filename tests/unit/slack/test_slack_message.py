@@ -217,6 +217,18 @@ def test_an_outcome_is_a_notice_that_slack_takes(detail_type):
     assert "cr-0a1 in us-east-1, account 111122223333" in words(message)
 
 
+def test_findings_are_a_notice_that_slack_takes_each_told_once():
+    detail = json.loads((EVENTS / "blockkeeper-event.findings-changed.json").read_text("utf-8"))["detail"]
+    message = notice_of("Findings Changed", detail | {"new": detail["new"] * 40, "mended": detail["new"]})
+    assert block_problems(list(message.blocks)) == []
+    for text in ("team-vision: 40 findings", "error: team-vision/train", "aws ec2 create-launch-template-version"):
+        assert text in message.text + words(message)
+    assert "mended: team-vision/train" in words(message)
+    stack = {name: value for name, value in detail.items() if name not in {"environment", "reservation_id"}}
+    days = [{"now": "2026-05-02T06:00:00Z"}, {"now": "2026-05-03T06:00:00Z"}]
+    assert len({notice_key("Findings Changed", base | day) for base in (detail, stack) for day in days}) == 4
+
+
 @pytest.mark.parametrize(
     "detail_type", ["Approval Requested", "Approval Decided", "Approval Voted", "Extension Offered", "Groups Scaled"]
 )
