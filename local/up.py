@@ -51,6 +51,8 @@ In another terminal:
   blockkeeper status                     what is enrolled, and what is next
   blockkeeper offers vision-train        extensions that EC2 offers
   blockkeeper extend vision-train --dry-run
+  blockkeeper extend vision-train        asks its approver, maria@example.com, by mail and in the channel
+  blockkeeper approve vision-train --as maria@example.com
   blockkeeper history vision-train
   aws stepfunctions start-execution --state-machine-arn {stack.outputs["DetectExpiryArn"]}
 

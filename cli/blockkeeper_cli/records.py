@@ -64,15 +64,20 @@ def enrol(
     update: Annotated[
         bool, typer.Option("--update", help="Change the record that is there: PUT instead of POST.")
     ] = False,
+    who: Annotated[
+        str | None, typer.Option("--as", help="Who enrols it, as in approvers; else the name of your AWS identity.")
+    ] = None,
     json_: options.Json = False,
     stack: options.Stack = options.DEFAULT_STACK,
     region: options.Region = None,
     profile: options.Profile = None,
 ) -> None:
-    """Enrol a block: store its environment record."""
-    body = _from_file(file)
+    """Enrol a block: store its environment record. With four_eyes whoever enrols it cannot approve it alone."""
+    body, connection = _from_file(file), Connection(stack, region, profile)
     path = f"/{_checked(str(body.get('PK', '')))}" if update else "/"
-    record = Connection(stack, region, profile).api.call("PUT" if update else "POST", path, body)
+    if who or not update:
+        body = {"enrolled_by": who or connection.caller} | body
+    record = connection.api.call("PUT" if update else "POST", path, body)
     if json_:
         output.show_json(record)
         return

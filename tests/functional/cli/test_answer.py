@@ -155,3 +155,14 @@ def test_requests_are_listed_open_ones_first_and_past_ones_on_demand(cli):
     assert "REJECTED" in past
     assert "too dear" in past
     assert "t0ken" not in past
+
+
+@pytest.mark.parametrize(("words", "stated"), [((), "moto"), (("--as", "maria@example.com"), "maria@example.com")])
+def test_enrolling_states_who_has_enrolled_case_b21(cli, words, stated):
+    record = {"PK": "train", "capacity_block_id": BLOCK, "region": "us-east-1", "instance_type": "p5.48xlarge"}
+    ran = cli("enrol", "-", "--json", *words, given=json.dumps(record | {"extend_by_days": 1}))
+    assert (ran.code, ran.json["enrolled_by"], ran.json["four_eyes"]) == (0, stated, True)
+    named = cli(
+        "enrol", "-", "--json", given=json.dumps(record | {"PK": "b", "extend_by_days": 1, "enrolled_by": "jo"})
+    )
+    assert named.json["enrolled_by"] == "jo"
