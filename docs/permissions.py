@@ -24,7 +24,12 @@ DOES = {
     "dynamodb:UpdateItem": "changes attributes of an item",
     "ec2:DescribeCapacityBlockExtensionHistory": "sees which extensions were ordered, by anybody",
     "ec2:DescribeCapacityBlockExtensionOfferings": "asks what an extension costs",
+    "ec2:DescribeCapacityBlockOfferings": "asks what a new block costs",
     "ec2:DescribeCapacityReservations": "reads the blocks and their ends",
+    "ec2:DescribeLaunchTemplateVersions": "sees what a group launches",
+    "ec2:DescribeSubnets": "finds a group's subnets, and those of the new block's zone",
+    "autoscaling:DescribeAutoScalingGroups": "sees what a group launches",
+    "autoscaling:UpdateAutoScalingGroup": "lets a group launch into the new block",
     "events:DescribeRule": "learns by an event that a nested execution has ended (`.sync:2`)",
     "events:PutEvents": "tells the default bus what happened, as source blockkeeper only",
     "events:PutRule": "learns by an event that a nested execution has ended (`.sync:2`)",
@@ -46,10 +51,11 @@ One role for each function and each workflow, nothing shared. Besides what stand
 `AWSLambdaBasicExecutionRole` (write logs) and `AWSXRayDaemonWriteAccess` (`Tracing: Active`), and each workflow
 `AWSXRayDaemonWriteAccess`. With the parameter `PermissionsBoundary` every role gets that boundary.
 
-- **Only `BuyExtension` may purchase**, and only extensions of Capacity Reservations of the stack's account. In other accounts it does
-  so through `${MemberRoleName}-buyer`, which trusts that one role ([member-account.yaml](member-account.yaml)).
-- No role may delete or change a Capacity Block, an instance, a launch template or an IAM entity.
-- `Resource: *` stands only where AWS knows no resource for the action (Describe calls).
+- **Only `BuyExtension` and `BuyBlock` may purchase**: the one extensions of Capacity Reservations of the stack's account, the other new
+  blocks. In other accounts they do so through `${MemberRoleName}-buyer`, which trusts these two roles ([member-account.yaml](member-account.yaml)).
+- No role may delete or change a Capacity Block, an instance or an IAM entity. `PointGroups` may add a version to a launch template; versions are
+  never changed.
+- `Resource: *` stands only where AWS knows no resource for the action (Describe calls), and for `ec2:RunInstances` from a launch template.
 """
 TAIL = """
 ## Who deploys

@@ -27,6 +27,7 @@ class Row:
 
     `upfront_fee` is what was offered and approved, `paid_fee` what EC2 itself says it charged, both with `currency`; `what` is
     ``extension`` or ``block``. `resolved` holds each word of a person about an unknown outcome: claim, who, when, reason.
+    A block is in place of `reservation_id` and has a `new_start` and an `availability_zone`.
     """
 
     reservation_id: str
@@ -52,6 +53,8 @@ class Row:
     sent_at: str | None = None
     bought_at: str | None = None
     resolved: str | None = None
+    new_start: str | None = None
+    availability_zone: str | None = None
 
 
 def history(
@@ -143,6 +146,8 @@ def _rows(
                     for word in entry.get("resolutions", [])
                 )
                 or None,
+                new_start=entry.get("new_start"),
+                availability_zone=entry.get("availability_zone"),
             )
         )
     rows += [
@@ -188,7 +193,9 @@ def _print(rows: list[Row]) -> None:
     shown.show_lines = len(rows) > 1
     for row in rows:
         name = row.reservation_id if row.environment is None else f"{row.environment}\n{row.reservation_id}"
-        ends = f"{output.moment(row.current_end)}\n{output.moment(row.new_end)}"
+        if row.new_start is not None:
+            name += f"\nnew block in {row.availability_zone}"
+        ends = f"{output.moment(row.new_start or row.current_end)}\n{output.moment(row.new_end)}"
         ours = row.ledger or "not ours"
         by = f"\nby {row.approved_by}" if row.approved_by else ""
         paid = "" if row.paid_fee in (None, row.upfront_fee) else f"\npaid {_fee(row.paid_fee)}"

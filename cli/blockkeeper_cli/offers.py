@@ -19,6 +19,7 @@ from blockkeeper.domain.purchase_policy import past_extend_until
 from blockkeeper_cli import block, clock, options, output
 from blockkeeper_cli.connection import Connection, StackNotFoundError
 from blockkeeper_cli.errors import CommandError, UsageError, explain
+from blockkeeper_cli.new_blocks import new_blocks
 from blockkeeper_cli.records import find_record, wanted_record
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def offers(
         list[int] | None,
         typer.Option("--days", help="Length in days; repeat it for more. Else the record's length, or 1, 7 and 14."),
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Show new blocks instead, in place of an enrolled one with `replace`.")
+    ] = False,
     json_: options.Json = False,
     stack: options.Stack = options.DEFAULT_STACK,
     region: options.Region = None,
@@ -57,8 +61,15 @@ def offers(
 ) -> None:
     """Show the extensions that EC2 sells for a block now, cheapest first. Buys nothing."""
     hours = {wanted: _hours(wanted) for wanted in days or ()}
+    if new and days:
+        raise UsageError("--new and --days exclude each other; new blocks have the lengths of the record")
     connection = Connection(stack, region, profile)
     environment = _environment(connection, target)
+    if new:
+        if environment is None:
+            raise CommandError(f"{target} is not enrolled; what a new block must be like is said by its record")
+        new_blocks(connection, environment, json_=json_)
+        return
     hours = hours or {
         day: extension_hours(day) for day in ((environment.extend_by_days,) if environment else USUAL_DAYS)
     }

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from blockkeeper import settings
 from blockkeeper.aws import ec2, ledger, rate, table
 from blockkeeper.aws.environments import load_environment
-from blockkeeper.aws.purchase import Answer, purchase_extension
+from blockkeeper.aws.order import order_once
+from blockkeeper.aws.purchase import purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.extension import Extension
 from blockkeeper.domain.instants import parse_instant
@@ -120,41 +122,11 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
     wait = 0 if event["own_turn"] else rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)
     if wait:
         return {**_answer(_WAIT, "EC2 allows a purchase every 7 seconds"), "wait_seconds": wait}
-    return _send(intent, purchase, now) if settings.live() else _rehearse(intent)
-
-
-def _rehearse(intent: ledger.Intent) -> dict[str, Any]:
-    order = purchase_extension(
-        intent.reservation_id, intent.offering.offering_id, intent.region, intent.account, live=False
-    )
-    return _answer(Outcome.DRY_RUN if order.answer is Answer.DRY_RUN else Outcome.REFUSED, order.reason)
-
-
-def _send(intent: ledger.Intent, purchase: Purchase | None, now: datetime) -> dict[str, Any]:
     key = ledger_id(intent.reservation_id, intent.end)
-    try:
-        ledger.intend(key, intent, purchase, settings.limits(), now)
-        ledger.mark_sent(key, intent.offering.offering_id, now)
-    except ledger.OverBudgetError as error:
-        return _answer(Outcome.OVER_BUDGET, str(error))
-    except ledger.ApprovalUsedError as error:
-        return _answer(Outcome.NOT_ALLOWED, str(error))
-    except ledger.TakenElsewhereError as error:
-        return _answer(Outcome.UNKNOWN, str(error))
-    except ledger.UnresolvedError as error:
-        ledger.release(key, PurchaseState.INTENT, f"not sent: {error}", now)
-        return _answer(Outcome.NOT_ALLOWED, f"another order for this block came first: {error}")
-    order = purchase_extension(
-        intent.reservation_id, intent.offering.offering_id, intent.region, intent.account, live=True
+    order = partial(
+        purchase_extension, intent.reservation_id, intent.offering.offering_id, intent.region, intent.account
     )
-    if order.answer is Answer.REFUSED:
-        ledger.release(key, PurchaseState.SENT, order.reason, now)
-        return _answer(Outcome.REFUSED, order.reason)
-    if order.answer is Answer.TAKEN:
-        ledger.mark_bought(key, now, order.reason)
-        return _answer(Outcome.PURCHASED, order.reason)
-    ledger.mark_unknown(key, now, order.reason)
-    return _answer(Outcome.UNKNOWN, order.reason)
+    return _answer(*order_once(key, intent, purchase, order, now))
 
 
 def _offering(facts: dict[str, Any]) -> Offering:

@@ -13,10 +13,7 @@ from blockkeeper.domain.names import extension_name, ledger_id
 from blockkeeper.domain.next_move import Move, next_move, pause
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.telemetry import handler
-
-
-class InputRefusedError(ValueError):
-    """Somebody started the workflow with an input that it cannot work on; the message names field, rule and remedy."""
+from blockkeeper.workflow_input import refuse_malformed
 
 
 @handler
@@ -32,7 +29,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """
     block, now = event["block"], parse_instant(event["now"])
     if event["turn"] == 0:
-        _refuse_malformed(block)
+        refuse_malformed(block)
     place = (block["region"], block["account"])
     end = parse_instant(block["end_date"])
     environment = load_environment(block["environment"])
@@ -66,7 +63,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         "move": move.move,
         "reason": move.reason,
         "outcome": move.outcome,
-        "wait_seconds": int(pause(event["turn"], deadlines, now).total_seconds()),
+        "wait_seconds": int(pause(event["turn"], deadlines.decide_by, now).total_seconds()),
         "require_approval": environment.require_approval,
         "name": extension_name(block["reservation_id"], end),
         "instance_type": reservation.instance_type,
@@ -75,11 +72,3 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         "decide_by": format_instant(deadlines.decide_by),
         "current_end": format_instant(reservation.end),
     }
-
-
-def _refuse_malformed(block: Any) -> None:
-    # Once for a workflow, and in its own time: the checker takes longer to import than the rest of this function.
-    from blockkeeper.schema_check import schema_problems
-
-    if problems := schema_problems("extend-block", block):
-        raise InputRefusedError("; ".join(str(problem) for problem in problems))

@@ -198,7 +198,7 @@ class Enrolled:
                     continue
                 unit = self._vcpus_of(reservation) if kind is Kind.COMPUTE_ENVIRONMENT else 1
                 drain = timedelta(minutes=each.drain_minutes)
-                followed.blocks.append(GroupBlock(reservation, each.instances, drain, unit))
+                followed.blocks.append(GroupBlock(reservation, each.instances, drain, unit, environment.groups_from))
         return followed
 
     def _vcpus_of(self, reservation: Reservation) -> int:

@@ -11,6 +11,7 @@ from blockkeeper.aws.leftovers import list_leftovers
 from blockkeeper.aws.table import ConditionFailedError
 from blockkeeper.domain.environment import Status
 from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.replacement import asks
 from blockkeeper.domain.sweep import Target, Write, sweep
 from blockkeeper.telemetry import count, handler, log
 
@@ -73,7 +74,8 @@ def _save(write: Write, target: Target, now: str) -> None:
                 "now": now,
             },
         )
-    if "end_time" in write.changes and environment.status is Status.EXTENSION_APPROVAL_REQUIRED:
+    asked = environment.status is Status.EXTENSION_APPROVAL_REQUIRED or asks(environment)
+    if "end_time" in write.changes and asked:
         supersede_open_requests(environment.capacity_block_id, write.changes["end_time"], parse_instant(now))
     try:
         set_status(

@@ -21,13 +21,16 @@ CALLS: Mapping[str, frozenset[str]] = {
     "dynamodb": frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem"}),
     "ec2": frozenset(
         {
+            "CreateLaunchTemplateVersion",
             "DescribeCapacityBlockExtensionHistory",
             "DescribeCapacityBlockExtensionOfferings",
+            "DescribeCapacityBlockOfferings",
             "DescribeCapacityReservations",
             "DescribeImages",
             "DescribeInstanceTypes",
             "DescribeLaunchTemplateVersions",
             "DescribeSubnets",
+            "PurchaseCapacityBlock",
             "PurchaseCapacityBlockExtension",
         }
     ),

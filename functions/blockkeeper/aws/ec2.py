@@ -1,9 +1,10 @@
-"""Reads of EC2: reservations, extension offerings, extension history. A read that fails raises; it is never "nothing there"."""
+"""Reads of EC2: reservations, extensions, what is on offer. A read that fails raises; it is never "nothing there"."""
 
 from typing import Any
 
 from blockkeeper.aws.clients import client
 from blockkeeper.domain.extension import Extension, parse_extensions
+from blockkeeper.domain.new_block import Wanted
 from blockkeeper.domain.reservation import Reservation, is_capacity_block, parse_reservation
 
 PAGE_SIZE = 1000
@@ -57,3 +58,19 @@ def vcpus(instance_type: str, region: str, account: str) -> int:
     answer = client("ec2", region, account).describe_instance_types(InstanceTypes=[instance_type])
     count: int = answer["InstanceTypes"][0]["VCpuInfo"]["DefaultVCpus"]
     return count
+
+
+def block_offerings(wanted: Wanted, region: str, account: str) -> list[dict[str, Any]]:
+    """Offerings of new blocks, every page (DescribeCapacityBlockOfferings: one length a call).
+
+    Zones that the account has not opted into are left out.
+    """
+    paginator = client("ec2", region, account).get_paginator("describe_capacity_block_offerings")
+    pages = paginator.paginate(
+        InstanceType=wanted.instance_type,
+        InstanceCount=wanted.instance_count,
+        CapacityDurationHours=wanted.hours,
+        StartDateRange=wanted.search_from,
+        PaginationConfig={"PageSize": PAGE_SIZE},
+    )
+    return [entry for page in pages for entry in page["CapacityBlockOfferings"]]

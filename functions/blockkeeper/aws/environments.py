@@ -125,6 +125,16 @@ def set_status(
     )
 
 
+def set_replacement(pk: str, said: Mapping[str, Any], now: datetime) -> None:
+    """Write what replace-block says of a record's block; see `Environment.replacement`.
+
+    Raises:
+        ConditionFailedError: the record was deleted; it is not made again.
+    """
+    facts = {"replacement": dict(said), "updated_at": format_instant(now)}
+    write(update_request(KIND, pk, set_=facts, add={"version": 1}, condition="attribute_exists(id)"))
+
+
 def set_groups(
     environment: Environment,
     armed: str | None,

@@ -47,7 +47,13 @@ class UnresolvedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is to be ordered, with everything that history will show."""
+    """What is to be ordered, with everything that history will show.
+
+    Attributes:
+        reservation_id, end: the block that is extended, or in whose place a new one is bought, and its end.
+        new_start: when the new block starts; None for an extension, which starts at `end`.
+        availability_zone: the new block's zone; None for an extension.
+    """
 
     environment: str
     reservation_id: str
@@ -58,6 +64,8 @@ class Intent:
     approval_id: str | None
     team: str | None
     approved_by: tuple[str, ...] = ()
+    new_start: datetime | None = None
+    availability_zone: str | None = None
 
 
 def read(ledger_id: str) -> Purchase | None:
@@ -73,6 +81,18 @@ def read(ledger_id: str) -> Purchase | None:
         payment=item.get("ec2_status"),
         sent_at=None if item.get("sent_at") is None else parse_instant(item["sent_at"]),
     )
+
+
+def new_block_times(ledger_id: str) -> tuple[datetime, datetime]:
+    """When the new block that an entry is about starts, and when its order was sent.
+
+    Raises:
+        LookupError: there is no such entry, or it was not sent, or it is about an extension.
+    """
+    item = table.get_item(KIND, ledger_id)
+    if item is None or not {"new_start", "sent_at"} <= item.keys():
+        raise LookupError(f"{ledger_id} is no order of a new block that was sent")
+    return parse_instant(item["new_start"]), parse_instant(item["sent_at"])
 
 
 def purchases(reservation_id: str | None = None) -> Iterator[dict[str, Any]]:
@@ -134,6 +154,8 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limi
                 "account": intent.account,
                 "region": intent.region,
                 "current_end": format_instant(intent.end),
+                "new_start": None if intent.new_start is None else format_instant(intent.new_start),
+                "availability_zone": intent.availability_zone,
                 "new_end": format_instant(offering.new_end),
                 "duration_hours": offering.hours,
                 "offering_id": offering.offering_id,

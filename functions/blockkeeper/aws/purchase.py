@@ -1,11 +1,12 @@
-"""The one call that spends money. Only buy-extension imports this module, and only its role may make the call.
+"""The two calls that spend money. Only buy-extension and buy-block import this module, and each one's role may make its own call.
 
-PurchaseCapacityBlockExtension has no idempotency token: this client sends it once and gives up before the function's own timeout,
-so that the function lives to write down what it knows (docs/adr/001-buying-once.md).
+PurchaseCapacityBlockExtension and PurchaseCapacityBlock have no idempotency token: this client sends each once and gives up before
+the function's own timeout, so that the function lives to write down what it knows (docs/adr/001-buying-once.md).
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -63,10 +64,41 @@ class Order:
 
 def purchase_extension(reservation_id: str, offering_id: str, region: str, account: str, *, live: bool) -> Order:
     """Order one extension, once; with `live` false only ask whether it would be allowed (DryRun), which spends nothing."""
+    return _send(
+        region,
+        account,
+        "purchase_capacity_block_extension",
+        CapacityReservationId=reservation_id,
+        CapacityBlockExtensionOfferingId=offering_id,
+        DryRun=not live,
+    )
+
+
+def purchase_block(
+    offering_id: str, platform: str, tags: dict[str, str], region: str, account: str, *, live: bool
+) -> Order:
+    """Order one new block, once; with `live` false only ask whether it would be allowed (DryRun), which spends nothing.
+
+    Args:
+        platform: InstancePlatform, such as ``Linux/UNIX``; that of the old block.
+        tags: put on the reservation as it is made, so that the block can be found when the answer is lost.
+    """
+    tagged = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return _send(
+        region,
+        account,
+        "purchase_capacity_block",
+        CapacityBlockOfferingId=offering_id,
+        InstancePlatform=platform,
+        TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": tagged}],
+        DryRun=not live,
+    )
+
+
+def _send(region: str, account: str, call: str, **params: Any) -> Order:
+    live = not params["DryRun"]
     try:
-        client("ec2", region, account, ONCE).purchase_capacity_block_extension(
-            CapacityReservationId=reservation_id, CapacityBlockExtensionOfferingId=offering_id, DryRun=not live
-        )
+        getattr(client("ec2", region, account, ONCE), call)(**params)
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
         if code == "DryRunOperation" and not live:

@@ -105,12 +105,14 @@ class GroupBlock:
         instances: the policy's size for this group; None means all of the block's instances.
         drain: how long the policy gives the workload to drain.
         unit: what one instance counts in the group's sizes: 1, or the vCPUs of its type.
+        not_before: its share begins at this moment at the earliest: the block that it replaces must be left before.
     """
 
     reservation: Reservation
     instances: int | None = None
     drain: timedelta = timedelta(0)
     unit: int = 1
+    not_before: datetime | None = None
 
     @property
     def size(self) -> int | None:
@@ -347,6 +349,7 @@ def fingerprint(environment: Environment, reservation: Reservation) -> str:
         format_instant(reservation.end),
         reservation.instance_count,
         reservation.ultraserver,
+        None if environment.groups_from is None else format_instant(environment.groups_from),
         phase,
         sorted(
             [
@@ -377,6 +380,7 @@ def _span(block: GroupBlock, group: GroupFacts, plan: Plan) -> _Span:
     if reservation.start is not None:
         waits = group.scheduled and reservation.state != "active"
         starts = _minute(reservation.start + (START_OFFSET if waits else timedelta(0)))
+        starts = starts if block.not_before is None else max(starts, block.not_before)
         if drains <= starts or reservation.end - starts < LEAST_LEFT:
             plan.findings.append(
                 f"{reservation.reservation_id} is not started: its instances would have to drain from {format_instant(drains)} on,"

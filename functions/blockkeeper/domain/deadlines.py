@@ -8,6 +8,7 @@
 | T - 40 min | EC2 sends its expiration warning | "Monitor Capacity Blocks using EventBridge" |
 | T - 35 min | last moment at which payment can succeed | "Extend Capacity Blocks" |
 | T - 30 min | EC2 starts to terminate instances (UltraServers: T - 60 min) | "How Capacity Blocks work" |
+| start - 5 min, order + 12 h | last moments for the payment of a new block | "Capacity Block pricing and billing" |
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from blockkeeper.domain.reservation import Reservation
 EARLIEST_EXTENSION = timedelta(days=56)
 LAST_ORDER_LEAD = timedelta(minutes=60)
 LAST_PAYMENT_LEAD = timedelta(minutes=35)
+LAST_BLOCK_PAYMENT_LEAD = timedelta(minutes=5)
+LONGEST_PAYMENT = timedelta(hours=12)
 TERMINATION_LEAD = timedelta(minutes=30)
 ULTRASERVER_TERMINATION_LEAD = timedelta(minutes=60)
 DEFAULT_PAYMENT_MARGIN = timedelta(hours=2)
@@ -28,6 +31,8 @@ POLICY_LEAD = timedelta(minutes=15)
 # A scheduled action may run up to two minutes late (Auto Scaling User Guide, "Scheduled scaling").
 SCHEDULED_ACTION_LATENESS = timedelta(minutes=2)
 DRAIN_MARGIN = timedelta(minutes=5)
+# So long pointing groups at another block may take.
+HANDOVER = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,16 @@ class Deadlines:
         """When EC2 starts to terminate what runs in the block."""
         return self.end - (ULTRASERVER_TERMINATION_LEAD if self.ultraserver else TERMINATION_LEAD)
 
+    @property
+    def handover_at(self) -> datetime:
+        """From when the groups may be pointed at another block: nothing runs in this one any more."""
+        return self.terminates_at
+
+    @property
+    def groups_from(self) -> datetime:
+        """From when the groups follow a block that replaces this one; until then they are being pointed at it."""
+        return self.handover_at + HANDOVER
+
     def drain_at(self, longest_hook: timedelta = timedelta(0), drain: timedelta = timedelta(0)) -> datetime:
         """When groups go to zero, so that nothing runs any more when EC2 terminates.
 
@@ -85,6 +100,16 @@ class Deadlines:
                 since a terminating hook is what a drain waits in.
         """
         return self.terminates_at - max(longest_hook, drain) - SCHEDULED_ACTION_LATENESS - DRAIN_MARGIN
+
+
+def decide_block_by(start: datetime, payment_margin: timedelta) -> datetime:
+    """Until when a person, or the policy, may decide to buy a new block that starts at `start`: its payment must succeed before."""
+    return start - LAST_BLOCK_PAYMENT_LEAD - payment_margin
+
+
+def pay_block_by(start: datetime, ordered_at: datetime) -> datetime:
+    """Until when the payment of a new block can succeed; EC2 releases an unpaid one."""
+    return min(start - LAST_BLOCK_PAYMENT_LEAD, ordered_at + LONGEST_PAYMENT)
 
 
 def deadlines_of(

@@ -26,6 +26,10 @@ MIRRORED_FIELDS = (
     "groups_check_at",
     "groups_error",
     "groups_followed",
+    "extension_outcome",
+    "replacement",
+    "replaces",
+    "groups_from",
 )
 KEPT_FIELDS = (*MIRRORED_FIELDS, "status", "error", "updated_at", "version")
 DEFAULTS: Mapping[str, Any] = {

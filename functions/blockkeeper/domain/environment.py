@@ -87,10 +87,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Policy for a new block when no extension is offered."""
+    """Policy for a new block when no extension is to be had.
+
+    Attributes:
+        max_gap_hours: longest time between the old block's end and the new one's start.
+        availability_zones: the only zones that a new block may be in, best first; empty means any, the old block's first.
+        subnets: subnets for the groups, in whatever zones; those of the new block's zone are used.
+    """
 
     max_gap_hours: int
     max_upfront_fee: Decimal
+    availability_zones: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,9 @@ class Environment:
     `groups_armed` is the fingerprint of what scale-groups last arranged (``domain/calendar.py``), `groups_check_at` the
     boundary after which it looks again, `groups_error` what keeps a group from following the block, `groups_followed` the Auto
     Scaling groups that it arranged, so that one which is taken off the record is left as it was found.
+    `extension_outcome` is what extend-block last said of an end: ``{end_date, outcome}``; `replacement` what replace-block last
+    said: ``{end_date, outcome, reason}`` and, once there is a new block, ``reservation_id`` and ``environment``, its record.
+    `replaces` is the block in whose place this one was bought; its groups follow this one from `groups_from` on.
     `version` counts writes: a write names the version it read, so that none is lost.
     """
 
@@ -139,6 +150,10 @@ class Environment:
     groups_check_at: datetime | None = None
     groups_error: str | None = None
     groups_followed: tuple[str, ...] = ()
+    extension_outcome: Mapping[str, Any] | None = None
+    replacement: Mapping[str, Any] | None = None
+    replaces: str | None = None
+    groups_from: datetime | None = None
     version: int = 0
 
     @property
@@ -190,9 +205,7 @@ def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, .
         max_upfront_fee=None if record.get("max_upfront_fee") is None else parse_usd(record["max_upfront_fee"]),
         extend_until=_instant(record.get("extend_until")),
         fallback_days=tuple(int(days) for days in record.get("fallback_days") or ()),
-        replace=None
-        if replace is None
-        else Replacement(int(replace["max_gap_hours"]), parse_usd(replace["max_upfront_fee"])),
+        replace=None if replace is None else _replacement(replace),
         groups=tuple(_group(group) for group in record.get("groups") or ()),
         team=record.get("team"),
         status=Status(record.get("status") or Status.PENDING),
@@ -206,7 +219,20 @@ def parse_environment(record: Mapping[str, Any], default_approvers: tuple[str, .
         groups_check_at=_instant(record.get("groups_check_at")),
         groups_error=record.get("groups_error"),
         groups_followed=tuple(record.get("groups_followed") or ()),
+        extension_outcome=record.get("extension_outcome"),
+        replacement=record.get("replacement"),
+        replaces=record.get("replaces"),
+        groups_from=_instant(record.get("groups_from")),
         version=int(record.get("version") or 0),
+    )
+
+
+def _replacement(policy: Mapping[str, Any]) -> Replacement:
+    return Replacement(
+        max_gap_hours=int(policy["max_gap_hours"]),
+        max_upfront_fee=parse_usd(policy["max_upfront_fee"]),
+        availability_zones=tuple(policy.get("availability_zones") or ()),
+        subnets=tuple(policy.get("subnets") or ()),
     )
 
 

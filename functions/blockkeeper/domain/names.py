@@ -30,6 +30,11 @@ def leftover_name(reservation_id: str, account: str, now: datetime) -> str:
     return _UNSAFE.sub("-", f"{reservation_id}-left-{account}-at-{stamp(now)}")[:80]
 
 
+def replacement_name(reservation_id: str, end: datetime) -> str:
+    """Name of the one execution of replace-block for a block and an end: ``cr-0a1-20260504T1130Z-replace``."""
+    return f"{extension_name(reservation_id, end)[:72]}-replace"
+
+
 def ledger_id(reservation_id: str, end: datetime) -> str:
     """Key of the one purchase for a block and an end: ``cr-0a1#2026-05-04T11:30:00Z``."""
     return f"{reservation_id}#{format_instant(end)}"
@@ -44,3 +49,8 @@ def end_of(ledger_id: str) -> datetime | None:
     """The end that an order for an extension starts from; None for an order of another kind, whose id has a word behind it."""
     parts = ledger_id.split("#")
     return parse_instant(parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 - reservation and end
+
+
+def block_ledger_id(reservation_id: str, end: datetime) -> str:
+    """Key of the one purchase of a new block in place of a block at its end: ``cr-0a1#2026-05-04T11:30:00Z#block``."""
+    return f"{ledger_id(reservation_id, end)}#block"

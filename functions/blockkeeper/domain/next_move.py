@@ -80,11 +80,11 @@ def next_move(
     return first or NextMove(Move.SEARCH, "due")
 
 
-def pause(turn: int, deadlines: Deadlines, now: datetime) -> timedelta:
+def pause(turn: int, last_moment: datetime, now: datetime) -> timedelta:
     """How long to wait before looking again: longer each turn, shorter again towards the last moment, whole seconds.
 
     A workflow of 56 days stays far below Step Functions' 25,000 history events (case B37).
     """
     growing = min(FIRST_PAUSE * 2 ** min(turn, 8), LONGEST_PAUSE)
-    towards_the_end = max((deadlines.decide_by - now) / 2, SHORTEST_PAUSE)
+    towards_the_end = max((last_moment - now) / 2, SHORTEST_PAUSE)
     return timedelta(seconds=int(min(growing, towards_the_end).total_seconds()))

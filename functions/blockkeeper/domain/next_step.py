@@ -20,7 +20,19 @@ def next_step(environment: Environment, deadlines: Deadlines | None, now: dateti
     """
     if deadlines is None:
         return "the next sweep reads the block from EC2"
-    return _at_the_end(environment, deadlines, now) or _before_the_end(environment, deadlines, now)
+    step = _at_the_end(environment, deadlines, now) or _before_the_end(environment, deadlines, now)
+    plan_b = _plan_b(environment, deadlines)
+    return f"{step}; {plan_b}" if plan_b else step
+
+
+def _plan_b(environment: Environment, deadlines: Deadlines) -> str | None:
+    """How the search for a new block stands, or what took the place of this one."""
+    said = environment.replacement or {}
+    if said.get("end_date") != format_instant(deadlines.end):
+        return None
+    if said.get("environment"):
+        return f"replaced by {said['reservation_id']}, enrolled as {said['environment']}"
+    return f"new block: {said['reason']}"
 
 
 def _at_the_end(environment: Environment, deadlines: Deadlines, now: datetime) -> str | None:

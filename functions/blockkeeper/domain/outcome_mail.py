@@ -8,6 +8,7 @@ from typing import Any
 from blockkeeper.domain.instants import moment, parse_instant
 from blockkeeper.domain.mail import Mail, compose, one_line
 from blockkeeper.domain.money import format_usd, parse_usd
+from blockkeeper.domain.replacement_words import TOLD, replacement_words
 
 LONGEST_NAME = 50
 
@@ -91,7 +92,7 @@ def outcome_words(detail_type: str, detail: Mapping[str, Any], time_zone: str = 
     """Tell what happened.
 
     Args:
-        detail_type: `Extension Confirmed`, `Extension Failed` or `Block Expiring`.
+        detail_type: `Extension Confirmed`, `Extension Failed`, `Block Expiring`, or one of `TOLD` about a replacement.
         detail: ``environment, reservation_id, account, region, end_date`` and, as far as known, ``reason, end, offering``.
         time_zone: IANA name of the readers' zone.
 
@@ -99,6 +100,8 @@ def outcome_words(detail_type: str, detail: Mapping[str, Any], time_zone: str = 
         UnknownEventError: another detail type.
         KeyError, ValueError: a field is missing or cannot be read.
     """
+    if detail_type in TOLD:
+        return OutcomeWords(*replacement_words(detail_type, detail, time_zone))
     name = one_line(detail["environment"], LONGEST_NAME)
     before = moment(parse_instant(detail["end_date"]), time_zone)
     reason = detail.get("reason") or "no reason was given"

@@ -9,6 +9,8 @@ CAPACITY_BLOCK = "capacity-block"
 # Before a block starts EC2 reports its counts as 0; the size stands in this tag (EC2 User Guide, "View Capacity Blocks").
 SIZE_TAG = "aws:ec2capacityreservation:incrementalRequestedQuantity"
 ENVIRONMENT_TAG = "blockkeeper:environment"
+# On a block that we bought: the ledger entry of its order, so that a lost answer does not lose the block.
+PURCHASE_TAG = "blockkeeper:purchase"
 # DescribeCapacityReservations does not say "UltraServer"; these types are sold in no other way ("How Capacity Blocks
 # work").
 ULTRASERVER_PREFIXES = ("u-", "p6e-gb", "trn2u.")
@@ -28,6 +30,7 @@ class Reservation:
 
     Attributes:
         instance_count: instances bought; None when EC2 shows neither a count nor the size tag.
+        purchase: value of the tag that our own purchase of the block set.
         state: EC2's own word; unknown words are kept, never guessed (the enumeration is open).
         start, end: aware UTC.
         platform: InstancePlatform, such as `Linux/UNIX`; an AMI that launches into the block has the same.
@@ -46,6 +49,7 @@ class Reservation:
     ultraserver: bool
     environment: str | None
     platform: str | None = None
+    purchase: str | None = None
 
     @property
     def extendable(self) -> bool:
@@ -96,6 +100,7 @@ def parse_reservation(entry: Mapping[str, Any], region: str) -> Reservation:
         ultraserver=entry["InstanceType"].startswith(ULTRASERVER_PREFIXES),
         environment=tags.get(ENVIRONMENT_TAG) or None,
         platform=entry.get("InstancePlatform"),
+        purchase=tags.get(PURCHASE_TAG) or None,
     )
 
 

@@ -8,6 +8,7 @@ from blockkeeper.domain.instants import moment, parse_instant
 from blockkeeper.domain.mail import one_line
 from blockkeeper.domain.money import format_usd, parse_usd
 from blockkeeper.domain.outcome_mail import LONGEST_NAME, outcome_words
+from blockkeeper.domain.replacement_words import TOLD
 from blockkeeper.domain.slack_message import SlackMessage, notice
 
 PURCHASED, CONFIRMED, FAILED, EXPIRING = (
@@ -17,7 +18,7 @@ PURCHASED, CONFIRMED, FAILED, EXPIRING = (
     "Block Expiring",
 )
 FINDINGS = "Findings Changed"
-_AS_BY_MAIL = frozenset({CONFIRMED, FAILED, EXPIRING})
+_AS_BY_MAIL = frozenset({CONFIRMED, FAILED, EXPIRING, *TOLD})
 # The message says these itself, as its decision.
 _DECISIONS = frozenset({"rejected", "expired"})
 

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from blockkeeper.domain.calendar import scaling_due
+from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.expiry import Action, Decision, decide
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.names import extension_name, leftover_name, scaling_name
+from blockkeeper.domain.names import extension_name, leftover_name, replacement_name, scaling_name
+from blockkeeper.domain.replacement import replacement_due
 from blockkeeper.domain.reservation import (
     Reservation,
     UnreadableReservationError,
@@ -142,6 +144,10 @@ def _found(
     scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, watched)
     until = watched if scale else None
     result.starts += _starts(target, environment, reservation, decision, now=now, scale_until=until)
+    decide_by = deadlines_of(environment, reservation, payment_margin).decide_by
+    ours = reservation.owner_id == target.account
+    if ours and replacement_due(environment, reservation.end, decide_by, payment_margin, now):
+        result.starts.append(_replacement(target, environment, reservation))
     result.writes += [write] if write else []
 
 
@@ -182,6 +188,18 @@ def _disarm(target: Target, leftover: Mapping[str, Any], now: datetime) -> dict[
     }
     name = leftover_name(reservation_id, target.account, now)
     return {"workflow": "scale-groups", "name": name, "input": given}
+
+
+def _replacement(target: Target, environment: Environment, reservation: Reservation) -> dict[str, Any]:
+    block = {
+        "environment": environment.pk,
+        "reservation_id": reservation.reservation_id,
+        "account": target.account,
+        "region": target.region,
+        "end_date": format_instant(reservation.end),
+    }
+    name = replacement_name(reservation.reservation_id, reservation.end)
+    return {"workflow": "replace-block", "name": name, "input": block}
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:

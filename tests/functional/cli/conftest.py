@@ -199,7 +199,8 @@ class World:
             "budgets": ["2026-05"],
             **fields,
         }
-        table.write(table.put_request("purchase", f"{item['reservation_id']}#{item['current_end']}", item))
+        kind = "#block" if "new_start" in item else ""
+        table.write(table.put_request("purchase", f"{item['reservation_id']}#{item['current_end']}{kind}", item))
 
     def set_status(self, pk, status, error=None, **mirrored):
         environments.set_status(pk, environments.Status(status), error, self.market.clock.now(), **mirrored)

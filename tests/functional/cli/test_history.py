@@ -89,3 +89,12 @@ def test_a_history_that_could_not_be_read_is_no_empty_one_b18(cli):
 def test_an_empty_ledger_says_so(cli):
     assert cli("history").out == "nothing was ordered yet\n"
     assert cli("history", "--json").json == []
+
+
+def test_a_new_block_in_place_of_an_old_one_is_shown_with_its_own_times(cli):
+    cli.purchase(new_start="2026-05-04T13:00:00Z", availability_zone="us-east-1b", new_end="2026-05-06T11:30:00Z")
+    (row,) = cli("history", "--json").json
+    assert (row["what"], row["new_start"], row["availability_zone"]) == ("block", "2026-05-04T13:00:00Z", "us-east-1b")
+    out = cli("history").out
+    for words in ("new block in us-east-1b", "2026-05-04 13:00", "2026-05-06 11:30"):
+        assert words in out

@@ -178,3 +178,57 @@ def test_a_block_that_has_not_started_shows_its_size_from_its_tag(cli):
     )
     (offering,) = cli("offers", BLOCK, "--json", "--days", "1").json["offerings"]
     assert offering["fee_per_instance_hour"] == "41.5280"
+
+
+NEW = {
+    "region": "us-east-1",
+    "instance_type": "p5.48xlarge",
+    "instance_count": 4,
+    "start": "2026-05-04T13:00:00Z",
+    "end": "2026-05-05T11:30:00Z",
+    "hourly_rate": "41.528",
+}
+
+
+def test_new_blocks_are_shown_the_best_first_and_what_speaks_against_the_others(cli):
+    cli.block()
+    cli.enrol(replace={"max_gap_hours": 4, "max_upfront_fee": "4000"})
+    early = NEW | {"availability_zone": "us-east-1b"}
+    late = NEW | {"availability_zone": "us-east-1a", "start": "2026-05-05T11:30:00Z", "end": "2026-05-06T11:30:00Z"}
+    cli.market.load_fleet({"offerings": [late, early]})
+    ran = cli("offers", "team-vision", "--new", "--json")
+    assert ran.code == 0
+    assert ran.json["search_until"] == "2026-05-04T13:25:00Z"
+    assert [(o["availability_zone"], o["upfront_fee"], o["best"]) for o in ran.json["offerings"]] == [
+        ("us-east-1a", "3986.69", False),
+        ("us-east-1b", "3737.52", True),
+    ]
+    assert "later than max_gap_hours allows" in ran.json["offerings"][0]["objection"]
+    text = cli("offers", "team-vision", "--new").out
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("3,737.52 USD", "this one", "2026-05-04 13:00", "us-east-1b"):
+        assert words in text
+    assert not [call for call in cli.market.calls if call.operation.startswith("Purchase")]
+
+
+def test_no_new_block_is_said_in_words(cli):
+    cli.block()
+    cli.enrol(replace={"max_gap_hours": 4, "max_upfront_fee": "4000"})
+    ran = cli("offers", "team-vision", "--new")
+    assert (ran.code, "EC2 offers no block of 4 p5.48xlarge" in " ".join(ran.out.split())) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("enrolled", "more", "code", "text"),
+    [
+        (True, [], 1, "replace is not set"),
+        (False, [], 1, "is not enrolled; what a new block must be like is said by its record"),
+        (True, ["--days", "1"], 2, "--new and --days exclude each other"),
+    ],
+)
+def test_new_blocks_that_cannot_be_bought_are_refused_with_the_reason(cli, enrolled, more, code, text):
+    cli.block()
+    if enrolled:
+        cli.enrol()
+    ran = cli("offers", BLOCK, "--new", *more)
+    assert (ran.code, text in " ".join(ran.err.split())) == (code, True)

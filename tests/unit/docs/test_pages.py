@@ -62,10 +62,12 @@ def test_readme_has_each_output():
     assert named == list(TEMPLATE["Outputs"])
 
 
-def test_readme_record_is_accepted():
-    (example,) = re.findall(r"```json\n(.+?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_readme_record_is_accepted_also_with_a_plan_b():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    example, plan_b = re.findall(r"```json\n(.+?)```", readme, re.DOTALL)
     record = json.loads(example)
     assert schema_problems("environment", record) == []
+    assert schema_problems("environment", record | json.loads(f"{{{plan_b}}}")) == []
     assert record["extend_by_days"] in LEGAL_DAYS
 
 

@@ -212,7 +212,7 @@ def test_every_other_next_move(kwargs, wanted, outcome):
 def test_case_b37_pauses_grow_shrink_towards_the_end_and_stay_few():
     deadlines, now, turn = Deadlines(END), END - timedelta(days=56), 0
     while now < deadlines.decide_by:
-        wait = pause(turn, deadlines, now)
+        wait = pause(turn, deadlines.decide_by, now)
         assert timedelta(minutes=5) <= wait <= timedelta(hours=6)
         now, turn = now + wait, turn + 1
     # About 30 history events a turn; Step Functions allows 25,000.

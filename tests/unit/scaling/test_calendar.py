@@ -373,3 +373,20 @@ def test_whatever_the_blocks_to_come_a_size_is_the_sum_of_the_shares_that_last(s
             if start in times and times[start] <= action.at < times[end]:
                 lasting += each.size or 0
         assert action.sizes == Sizes(0, lasting, lasting)
+
+
+def test_a_block_that_replaces_another_takes_over_after_the_group_was_at_zero():
+    """The old block drains by its own calendar; the new share begins when groups are pointed at the new block, not with it."""
+    old = block()
+    new = GroupBlock(reservation("cr-0n1", start=at(10, 0), end=at(11, 30, day=6)), instances=2, not_before=at(11, 5))
+    actions = plan(old, new, now=MIDWAY).actions
+    assert [(action.name, action.at, action.sizes.maximum) for action in actions] == [
+        ("blockkeeper-cr-0a1-end", at(10, 53), 0),
+        ("blockkeeper-cr-0n1-start", at(11, 5), 2),
+        ("blockkeeper-cr-0n1-end", at(10, 53, day=6), 0),
+    ]
+    started = GroupBlock(
+        reservation("cr-0n1", state="active", start=at(10, 0), end=at(11, 30, day=6)), not_before=at(11, 5)
+    )
+    assert plan(old, started, group=FULL, now=at(10, 30)).sizes_now is None, "not beside the old share"
+    assert plan(old, started, now=at(11, 5)).sizes_now == Sizes(0, 4, 4)

@@ -1,0 +1,128 @@
+"""buy-block: the only function that may purchase a new block. Reconcile, check every rule again, write down, send once."""
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from blockkeeper import settings
+from blockkeeper.aws import ec2, ledger, rate, table
+from blockkeeper.aws.environments import load_environment
+from blockkeeper.aws.order import order_once
+from blockkeeper.aws.purchase import purchase_block
+from blockkeeper.domain.instants import parse_instant
+from blockkeeper.domain.ledger import SENT_STATES, Purchase, Step
+from blockkeeper.domain.money import parse_usd
+from blockkeeper.domain.names import block_ledger_id
+from blockkeeper.domain.new_block import NewBlock, bought_block, old_block, reconcile_block
+from blockkeeper.domain.outcome import Outcome
+from blockkeeper.domain.purchase_policy import approvers_of
+from blockkeeper.domain.replacement import block_refusal
+from blockkeeper.domain.reservation import PURCHASE_TAG, Reservation
+from blockkeeper.telemetry import handler
+
+OPERATION = "PurchaseCapacityBlock"
+_WAIT = "wait"
+
+
+@handler
+def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
+
+    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown``,
+    ``payment_failed``, or ``wait``: run again after `wait_seconds` with `own_turn`.
+
+    Args:
+        event: ``{"block": <input of replace-block>, "offering": {offering_id, availability_zone, new_start, new_end,
+            upfront_fee, ...} | None, "approval_id": str | None, "own_turn": bool, "now": ISO}``. The offering is None when only a
+            sent order is to be looked up.
+    """
+    block, now = event["block"], parse_instant(event["now"])
+    place = (block["region"], block["account"])
+    end = parse_instant(block["end_date"])
+    key = block_ledger_id(block["reservation_id"], end)
+    purchase = ledger.read(key)
+    entries = ec2.describe_entries(*place)
+    found = reconcile_block(
+        purchase,
+        bought_block(entries, key, block["region"]),
+        ec2.extension_history(block["reservation_id"], *place),
+        end,
+    )
+    if purchase is not None and purchase.state in SENT_STATES:
+        if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
+            # Taken, whatever became of its payment.
+            ledger.mark_bought(key, now, found.reason)
+        if found.step is Step.UNKNOWN:
+            ledger.mark_unknown(key, now, found.reason)
+    if found.step is Step.ADOPT:
+        return _answer(Outcome.PURCHASED, found.reason)
+    if found.step is not Step.ORDER:
+        return _answer(Outcome(found.step), found.reason)
+    old = old_block(entries, block["reservation_id"], block["region"])
+    if old is None or old.platform is None:
+        return _answer(Outcome.NOT_ALLOWED, f"EC2 does not show {block['reservation_id']} and its InstancePlatform")
+    if old.end != end:
+        return _answer(Outcome.SUPERSEDED, "the end of the old block has moved")
+    earlier = ledger.unresolved(block["reservation_id"])
+    if earlier is not None:
+        return _answer(Outcome.NOT_ALLOWED, f"the outcome of {earlier} is not known; nothing is bought before it is")
+    return _order(event, old, purchase, end, now)
+
+
+def _order(
+    event: dict[str, Any], old: Reservation, purchase: Purchase | None, end: datetime, now: datetime
+) -> dict[str, Any]:
+    block = event["block"]
+    environment = load_environment(block["environment"])
+    if environment is None or event["offering"] is None:
+        return _answer(Outcome.NOT_ALLOWED, "there is no record or no offering to buy for")
+    key = block_ledger_id(block["reservation_id"], end)
+    new = _new_block(event["offering"])
+    approval_id = event["approval_id"] if environment.require_approval else None
+    approval = table.get_item(ledger.APPROVAL, approval_id) if approval_id else None
+    no = block_refusal(
+        environment,
+        approval,
+        new,
+        old,
+        end=end,
+        payment_margin=settings.payment_margin(),
+        ledger_id=key,
+        now=now,
+        live=settings.live(),
+    )
+    if no:
+        return _answer(Outcome.NOT_ALLOWED, no)
+    wait = 0 if event["own_turn"] else rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)
+    if wait:
+        return {**_answer(_WAIT, "EC2 allows a purchase every 7 seconds"), "wait_seconds": wait}
+    intent = ledger.Intent(
+        environment=block["environment"],
+        reservation_id=block["reservation_id"],
+        account=block["account"],
+        region=block["region"],
+        end=end,
+        offering=new.offering,
+        approval_id=approval_id,
+        team=environment.team,
+        approved_by=approvers_of(approval),
+        new_start=new.start,
+        availability_zone=new.zone,
+    )
+    tags = {PURCHASE_TAG: key}
+    call = partial(purchase_block, new.offering_id, str(old.platform), tags, block["region"], block["account"])
+    return _answer(*order_once(key, intent, purchase, call, now))
+
+
+def _new_block(facts: dict[str, Any]) -> NewBlock:
+    return NewBlock(
+        offering_id=facts["offering_id"],
+        zone=facts["availability_zone"],
+        start=parse_instant(facts["new_start"]),
+        end=parse_instant(facts["new_end"]),
+        fee=parse_usd(facts["upfront_fee"]),
+    )
+
+
+def _answer(result: str, reason: str) -> dict[str, Any]:
+    return {"result": result, "reason": reason}
