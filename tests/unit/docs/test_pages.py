@@ -11,6 +11,7 @@ from blockkeeper.aws.purchase import REFUSALS
 from blockkeeper.domain.durations import LEGAL_DAYS
 from blockkeeper.domain.ledger import PurchaseState
 from blockkeeper.domain.outcome import CONSEQUENCES
+from blockkeeper.domain.replacement_outcome import ReplacementOutcome, detail_type_of
 from blockkeeper.schema_check import schema_problems
 from local.engine.template import _Loader
 
@@ -104,16 +105,22 @@ def test_architecture_has_each_event_and_ledger_state():
     published = set(re.findall(r'(?:publish|_announce)\(\s*"([A-Z][\w ]+)"', sources)) | {
         e.detail_type for e in CONSEQUENCES.values()
     }
+    published |= {detail_type for outcome in ReplacementOutcome if (detail_type := detail_type_of(outcome))}
     events = page.partition("## Our events")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| ([A-Z][\w ]+) \|", events, re.MULTILINE)) == published
     assert all(state in page for state in PurchaseState)
 
 
-def test_operations_explain_each_failure_of_extend_block():
-    states = json.loads((ROOT / "statemachines" / "extend-block.asl.json").read_text(encoding="utf-8"))["States"]
+@pytest.mark.parametrize(
+    ("workflow", "heading"),
+    [("extend-block", "## A failed extension"), ("replace-block", "## A failed replacement")],
+)
+def test_operations_explain_each_failure(workflow, heading):
+    states = json.loads((ROOT / "statemachines" / f"{workflow}.asl.json").read_text(encoding="utf-8"))["States"]
     errors = {state["Error"] for state in states.values() if state["Type"] == "Fail"}
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    explained = set(re.findall(r"^\| (\w+) \| ", page, re.MULTILINE)) - {"error"}
+    section = page.partition(heading)[2].partition("\n## ")[0]
+    explained = set(re.findall(r"^\| (\w+) \| ", section, re.MULTILINE)) - {"error"}
     assert explained == errors
 
 
