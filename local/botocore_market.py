@@ -7,23 +7,20 @@ and other services, go where they would go anyway (for instance to moto's `mock_
 
 import re
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from botocore import session as botocore_session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
+from local.http_answer import ANSWERED, http_answer
 from local.market import LostAnswerError, Market, MarketError, wire
 from local.market.caller import Caller
 
 _SERVICES = {"ec2": "ec2", "auto-scaling": "autoscaling", "eks": "eks", "batch": "batch"}
 _CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/")
-# Handlers after ours still see the request: moto's would answer it by its address, or fail on a call that it does not know.
-_ANSWERED = "http://answered-by-the-market.invalid/"
 _ACCOUNT = re.compile(r"\d{12}")
 
 AccountOf = Callable[[str], "str | None"]
@@ -104,12 +101,5 @@ def _params(service: str, operation: str, request: AWSPreparedRequest) -> dict[s
 
 
 def _answered(request: AWSPreparedRequest, answer: wire.WireAnswer) -> AWSResponse:
-    url, request.url = request.url, _ANSWERED
-    return AWSResponse(url, answer.status, HTTPHeaders.from_dict(answer.headers), _Raw(answer.body))
-
-
-class _Raw(BytesIO):
-    """A body as urllib3 gives it to botocore."""
-
-    def stream(self, **_: Any) -> Any:
-        yield self.read()
+    url, request.url = request.url, ANSWERED
+    return http_answer(url, answer.status, answer.body, answer.headers)

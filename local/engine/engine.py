@@ -35,11 +35,12 @@ class _Crash:
     nth: int
     when: Literal["before", "after"]
     error: StateError
+    times: int | None
     seen: int = 0
 
     def is_due(self, name: str) -> bool:
         self.seen += name == self.name
-        return name == self.name and self.seen == self.nth
+        return name == self.name and self.seen >= self.nth and (self.times is None or self.seen < self.nth + self.times)
 
 
 class Engine:
@@ -72,7 +73,8 @@ class Engine:
         self.names = dict(names or {})
         self.scheduler = Scheduler(clock, seed)
         self.rng = random.Random(seed or 0)  # noqa: S311 - it must repeat
-        self.evaluator = Evaluator(lambda: round(clock.now().timestamp() * 1000), self.rng)
+        self.skew = timedelta(0)
+        self.evaluator = Evaluator(lambda: round(self.told_now().timestamp() * 1000), self.rng)
         self.coverage = new_coverage()
         self.executions: dict[str, Execution] = {}
         self.raised: list[Exception] = []
@@ -83,6 +85,8 @@ class Engine:
         """Each tells when something outside happens next; the clock stops there on its way."""
         self.on_status: list[Callable[[Execution], object]] = []
         """Called when an execution starts, ends or is redriven."""
+        self.on_task: list[Callable[[Call], object]] = []
+        """Called before each attempt of a task is made."""
         self.caller: str | None = None
         """The function or state machine whose AWS calls are being made at this moment."""
         self._calls: dict[str, Call] = {}
@@ -249,12 +253,22 @@ class Engine:
         error: str = "Lambda.Unknown",
         cause: str = "crash by test",
         takes: timedelta = timedelta(0),
+        times: int | None = 1,
     ) -> None:
         """Let the nth call from now of a state or a function fail, before or after its effects have happened.
 
-        `takes` is how long the caller waits for the failure, as with `Sandbox.Timedout`.
+        `takes` is how long the caller waits for the failure, as with `Sandbox.Timedout`; `times` how many calls in a row fail
+        (None: all until `calm`).
         """
-        self._crashes.append(_Crash(name, nth, when, StateError(error, cause, takes)))
+        self._crashes.append(_Crash(name, nth, when, StateError(error, cause, takes), times))
+
+    def calm(self) -> None:
+        """Forget all planned crashes."""
+        self._crashes.clear()
+
+    def told_now(self) -> datetime:
+        """What Step Functions and API Gateway say that the time is: their own clocks, off by `skew` from EC2's."""
+        return self.clock.now() + self.skew
 
     def _due_crash(self, name: str) -> _Crash | None:
         due = [crash for crash in self._crashes if crash.is_due(name)]
@@ -269,6 +283,8 @@ class Engine:
         """Make a task's call, unless a crash is due there."""
         if call.token is not None:
             self._calls[call.token] = call
+        for hook in self.on_task:
+            hook(call)
         crash = self._due_crash(call.state)
         if crash is None:
             resources.begin(call)

@@ -50,6 +50,15 @@ class StateError(Exception):
         return {"Error": self.error, "Cause": self.cause}
 
 
+class LambdaDiedError(BaseException):
+    """The function's process ends here, past every handler in its code; `error` is what Lambda reports, after `takes`."""
+
+    def __init__(self, error: str, takes: timedelta = timedelta(0)) -> None:
+        self.error = error
+        self.takes = takes
+        super().__init__(error)
+
+
 class ApiError(Exception):
     """An error answer of Step Functions' API, with the code as botocore reports it."""
 

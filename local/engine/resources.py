@@ -14,7 +14,7 @@ import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StructureShape
 
-from .errors import RUNTIME, TASK_FAILED, TIMEOUT, ApiError, StateError
+from .errors import RUNTIME, TASK_FAILED, TIMEOUT, ApiError, LambdaDiedError, StateError
 from .scheduler import Future, Timer
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ def invoke_function(engine: "Engine", name: str, payload: Any) -> Any:
         answer = engine.functions[name](json.loads(json.dumps(payload)), context)
     except StateError:
         raise  # a defect of the engine or a test's function that names its own error
+    except LambdaDiedError as death:
+        raise StateError(death.error, "the function's process ended, by a test", death.takes) from None
     except Exception as error:
         kind = type(error).__name__
         cause = {

@@ -94,7 +94,7 @@ def _event(request: Request, route: Route, parameters: dict[str, str], engine: E
             "httpMethod": request.method.upper(),
             "path": f"/v1{request.path}",
             "requestId": f"{engine.rng.getrandbits(128):032x}",
-            "requestTimeEpoch": round(engine.clock.now().timestamp() * 1000),
+            "requestTimeEpoch": round(engine.told_now().timestamp() * 1000),
             "resourcePath": route.path,
             "stage": "v1",
             "identity": {"sourceIp": "192.0.2.1", "userAgent": request.headers.get("User-Agent", "")},

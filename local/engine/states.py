@@ -45,7 +45,7 @@ class _Visit:
         self._state: Json = frame.states[self._name]
         self._variables = frame.visible_variables()
         if frame.entered_at is None or not engine.redrive_keeps_entered_time:
-            frame.entered_at = resources.iso(engine.clock.now())
+            frame.entered_at = resources.iso(engine.told_now())
         self._context = self._context_object(frame.entered_at)
 
     def run(self) -> Steps:
@@ -75,12 +75,12 @@ class _Visit:
             "Id": execution.arn,
             "Name": execution.name,
             "Input": execution.input,
-            "StartTime": resources.iso(execution.started_at),
+            "StartTime": resources.iso(execution.started_at + self._engine.skew),
             "RedriveCount": execution.redrive_count,
             "RoleArn": f"arn:aws:iam::{self._engine.account}:role/{execution.machine.name}",
         }
         if execution.redriven_at:
-            about["RedriveTime"] = resources.iso(execution.redriven_at)
+            about["RedriveTime"] = resources.iso(execution.redriven_at + self._engine.skew)
         context: Json = {
             "Execution": about,
             "State": {"Name": self._name, "EnteredTime": entered_at, "RetryCount": 0},
@@ -134,7 +134,7 @@ class _Visit:
             raise StateError(QUERY, f"Timestamp {text!r} of state '{self._name}' is not RFC 3339") from error
         if at.tzinfo is None or "T" not in text:
             raise StateError(QUERY, f"Timestamp {text!r} of state '{self._name}' is not RFC 3339")
-        return max(now, at)
+        return max(now, at - self._engine.skew)
 
     # --- states -------------------------------------------------------------------------------------------------------
 

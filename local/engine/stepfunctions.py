@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
-from botocore.awsrequest import AWSResponse
-from botocore.compat import HTTPHeaders
-from botocore.model import OperationModel
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.model import ServiceModel
 from botocore.validate import validate_parameters
+
+from local.http_answer import ANSWERED, http_answer
 
 from .errors import ApiError
 from .execution import Execution
@@ -24,12 +26,17 @@ Operation = Callable[[Answer], Answer]
 def attach(session: boto3.session.Session | botocore.session.Session, engine: "Engine") -> None:
     """Answer the `stepfunctions` calls of clients that `session` makes from now on.
 
-    Answers before the request would leave, so it also works inside moto's `mock_aws`. Each answer is checked against
-    botocore's model. Calls that the engine does not know raise NotImplementedError.
+    Only the sending is replaced, so botocore's retries and parser stay in the way; it also works inside moto's `mock_aws`. Each
+    answer is checked against botocore's model. Calls that the engine does not know raise NotImplementedError.
     """
     api = StepFunctionsApi(engine)
-    events = session.events if isinstance(session, boto3.session.Session) else session.get_component("event_emitter")
-    events.register("before-call.sfn", api.answer, unique_id="engine-stepfunctions")  # type: ignore[arg-type] # stubs know no answer
+    raw = session._session if isinstance(session, boto3.session.Session) else session
+    raw.get_component("event_emitter").register_first("before-send.sfn", api.answer)
+
+
+@cache
+def _model() -> ServiceModel:
+    return botocore.session.get_session().get_service_model("stepfunctions")
 
 
 class StepFunctionsApi:
@@ -48,25 +55,22 @@ class StepFunctionsApi:
             "SendTaskHeartbeat": self._send_task_heartbeat,
         }
 
-    def answer(self, model: OperationModel, params: Answer, **_: object) -> tuple[AWSResponse, Answer]:
-        """The botocore `before-call` handler."""
-        if model.name not in self._operations:
-            raise NotImplementedError(f"the engine does not answer stepfunctions {model.name}")
+    def answer(self, request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse:
+        """The botocore `before-send` handler."""
+        operation = event_name.rpartition(".")[2]
+        if operation not in self._operations:
+            raise NotImplementedError(f"the engine does not answer stepfunctions {operation}")
+        url, request.url = request.url, ANSWERED
         status = 200
         try:
-            parsed = self._operations[model.name](json.loads(params["body"]))
-            if model.output_shape is not None:
-                validate_parameters(parsed, model.output_shape)
+            answer = self._operations[operation](json.loads(request.body))
+            shape = _model().operation_model(operation).output_shape
+            if shape is not None:
+                validate_parameters(answer, shape)
         except ApiError as error:
             status = 400
-            parsed = {"Error": {"Code": error.code, "Message": error.message}, "message": error.message}
-        parsed["ResponseMetadata"] = {
-            "RequestId": "local",
-            "HTTPStatusCode": status,
-            "HTTPHeaders": {},
-            "RetryAttempts": 0,
-        }
-        return AWSResponse(params["url"], status, HTTPHeaders(), None), parsed
+            answer = {"__type": error.code, "message": error.message}
+        return http_answer(url, status, json.dumps(answer, default=lambda at: at.timestamp()).encode())
 
     def _start_execution(self, given: Answer) -> Answer:
         execution = self._engine.start_execution(given["stateMachineArn"], given.get("input", "{}"), given.get("name"))

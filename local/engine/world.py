@@ -10,17 +10,21 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
 
 import boto3
+import botocore.endpoint
 import botocore.handlers
+import botocore.retries.quota
 import botocore.session
-from botocore.awsrequest import AWSResponse
-from botocore.compat import HTTPHeaders
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.hooks import HierarchicalEmitter
 from botocore.model import OperationModel
 from moto import mock_aws
@@ -29,14 +33,16 @@ from local.account import Account
 from local.account import attach as attach_account
 from local.botocore_market import attach as attach_market
 from local.clock import MarketClock
+from local.http_answer import ANSWERED, http_answer
 from local.market import Market
 from local.slack import Workspace
 from local.slack import secret as slack_secret
 from local.slack.http import Server
 
 from . import moto_resources, rest_api, stepfunctions
+from .call_faults import CallFaults, Site
 from .engine import Engine
-from .errors import StateError
+from .errors import LambdaDiedError, StateError
 from .event_pattern import matches
 from .execution import Execution
 from .sandbox import Sandboxes
@@ -59,6 +65,12 @@ class AwsCall:
     operation: str
     params: Json
     region: str
+    nth: int
+    """Which of the invocation's calls of this operation it is, from 1."""
+
+    @property
+    def site(self) -> Site:
+        return Site(self.caller, self.service, self.operation, self.nth)
 
 
 class World:
@@ -103,6 +115,8 @@ class World:
         )
         self.calls: list[AwsCall] = []
         """Every AWS call of the product, in order."""
+        self.call_faults = CallFaults()
+        """What goes wrong with them."""
         self.events: list[Json] = []
         """Every event that reached the bus, in order."""
         self.logs = io.StringIO()
@@ -117,6 +131,9 @@ class World:
         self._moto = mock_aws()
         self._session = botocore.session.Session(event_hooks=HierarchicalEmitter(), include_builtin_handlers=False)
         self._environment: dict[str, str] = {}
+        self._made: Counter[tuple[str, str]] = Counter()
+        self._invoked: Any = None
+        self._died_at = 0
 
     def __enter__(self) -> Self:
         if World.current is not None:
@@ -131,7 +148,7 @@ class World:
         emitter = self._session.get_component("event_emitter")
         attach_account(emitter, self.account)
         emitter.register("before-parameter-build", self._note_call)
-        emitter.register("before-call.eventbridge.PutEvents", self._put_events)
+        emitter.register("before-send.eventbridge.PutEvents", self._put_events)
         self.market.on_event(self.publish)
         self.engine.on_tick += [self.market.tick, self._fire_schedules]
         self.engine.next_event_at += [self._next_schedule, self.market.next_due]
@@ -232,7 +249,16 @@ class World:
                 "AWS_LAMBDA_FUNCTION_NAME": function.name,
                 "_HANDLER": function.handler,
             }
-            return self.sandboxes.invoke(function, platform, event, context, self.logs)
+            outer, self._invoked, self._made = (self._invoked, self._made), event, Counter()
+            try:
+                return self.sandboxes.invoke(function, platform, event, context, self.logs)
+            except LambdaDiedError:
+                # What the handler's `finally` still printed was printed by nobody.
+                self.logs.seek(self._died_at)
+                self.logs.truncate()
+                raise
+            finally:
+                self._invoked, self._made = outer
 
         return handle
 
@@ -249,15 +275,26 @@ class World:
         answer = self.request("POST", "/slack/interactions", body=body, headers=headers)
         return answer.status, answer.body
 
-    def _note_call(self, params: Json, model: OperationModel, context: Json, **_: object) -> None:
-        if self.engine.caller is not None:
-            region = str(context.get("client_region"))
-            service = model.service_model.service_name
-            self.calls.append(AwsCall(self.engine.caller, service, model.name, copy.deepcopy(params), region))
+    def _run_again(self) -> None:
+        with suppress(StateError):
+            self.engine.invoke(self.engine.caller or "", self._invoked)
 
-    def _put_events(self, params: Json, **_: object) -> tuple[AWSResponse, Json]:
+    def _note_call(self, params: Json, model: OperationModel, context: Json, **_: object) -> None:
+        if self.engine.caller is None:
+            self.call_faults.enter(None)
+            return
+        region = str(context.get("client_region"))
+        service = model.service_model.service_name
+        self._made[service, model.name] += 1
+        nth = self._made[service, model.name]
+        call = AwsCall(self.engine.caller, service, model.name, copy.deepcopy(params), region, nth)
+        self.calls.append(call)
+        self.call_faults.enter(call.site)
+
+    def _put_events(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        url, request.url = request.url, ANSWERED
         entries = []
-        for entry in json.loads(params["body"])["Entries"]:
+        for entry in json.loads(request.body)["Entries"]:
             if entry.get("Source", "").startswith("aws."):
                 entries.append(
                     {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
@@ -268,8 +305,26 @@ class World:
             self.publish(event)
             entries.append({"EventId": self.events[-1]["id"]})
         failed = sum("ErrorCode" in entry for entry in entries)
-        answer = {"FailedEntryCount": failed, "Entries": entries, "ResponseMetadata": {"HTTPStatusCode": 200}}
-        return AWSResponse(params["url"], 200, HTTPHeaders(), None), answer
+        return http_answer(url, 200, json.dumps({"FailedEntryCount": failed, "Entries": entries}).encode())
+
+    def _ask(self, event_name: str, **given: Any) -> Any:
+        """What the product's AWS calls meet here, before moto."""
+        emitter = self._session.get_component("event_emitter")
+
+        def answer() -> Any:
+            return next((answer for _, answer in emitter.emit(event_name, **given) if answer is not None), None)
+
+        if not event_name.startswith("before-send."):
+            return answer()
+        function = self.template.functions.get(self.engine.caller or "")
+        timeout = timedelta(seconds=function.timeout if function else 0)
+        try:
+            return self.call_faults.send(
+                event_name, given["request"], answer, timeout=timeout, run_again=self._run_again
+            )
+        except LambdaDiedError:
+            self._died_at = self.logs.tell()
+            raise
 
     def _publish_status(self, execution: Execution) -> None:
         detail = {
@@ -367,12 +422,12 @@ def _hook_all_sessions() -> None:
             0, ("before-send", _ask_current_world, botocore.handlers.REGISTER_FIRST)
         )
         boto3.DEFAULT_SESSION = None
+        # The SDK pauses before it tries again, and stops trying once many of a process's calls have failed. Nobody waits here, and
+        # what one world's faults used up must not change the next.
+        botocore.endpoint.time = SimpleNamespace(sleep=lambda _: None)  # type: ignore[attr-defined]
+        botocore.retries.quota.RetryQuota.acquire = lambda *_: True  # type: ignore[method-assign]
         World._hooked = True
 
 
 def _ask_current_world(event_name: str, **given: Any) -> Any:
-    world = World.current
-    if world is None:
-        return None
-    emitter = world._session.get_component("event_emitter")
-    return next((answer for _, answer in emitter.emit(event_name, **given) if answer is not None), None)
+    return None if World.current is None else World.current._ask(event_name, **given)

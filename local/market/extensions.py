@@ -52,6 +52,8 @@ class Extensions:
         self._market = market
         self._offerings: dict[str, ExtensionOffering] = {}
         self._bought: list[Extension] = []
+        self.history_lags = timedelta(0)
+        """How long after a purchase the history shows it."""
 
     def operations(self) -> dict[str, Any]:
         return {
@@ -205,7 +207,8 @@ class Extensions:
         mine = [
             each
             for each in self._bought
-            if each.offering.block.owner_id == caller.account
+            if each.purchased + self.history_lags <= self._market.now
+            and each.offering.block.owner_id == caller.account
             and each.offering.block.region == caller.region
             and (not wanted or each.offering.block.reservation_id in wanted)
         ]

@@ -1,0 +1,15 @@
+"""The fault matrix: every AWS call and every task of the workflows that buy, and what may go wrong there, once and for a while.
+
+A scenario's id is course-call-fault-scope. `faults/scenario.py` tells it, `faults/rules.py` says what must hold then.
+"""
+
+import pytest
+
+from .troubles import scenarios
+
+SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_whatever_fails_it_is_bought_once_within_limits_or_somebody_is_told(name, outcomes):
+    assert outcomes[name] == []

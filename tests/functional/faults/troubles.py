@@ -1,0 +1,225 @@
+"""What can go wrong, once or for as long as it lasts. Which calls and states there are is read off a run in which nothing does."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from local.engine.call_faults import Site
+from local.engine.errors import ApiError
+
+from .scenario import COURSES, Telling
+
+READ = ("throttled", "denied", "error_before", "timeout_after", "crash_before", "lambda_timeout")
+LASTING = ("throttled", "denied", "timeout_after", "lambda_timeout")
+WRITTEN = (*READ, "error_after", "crash_after")
+STEPS = ("crash_before", "crash_after", "error_after", "timeout_after", "overtaken")
+_READS = ("Get", "Query", "Describe", "List")
+BUYING = ("ExtendBlock", "ReplaceBlock")
+BUYERS = ("BuyExtension", "BuyBlock")
+# How Step Functions names that it could not have a function run, or a nested workflow started (its guide, "Handling errors").
+_NOT_INVOKED = {
+    "lambda": {
+        "throttled": ("before", "Lambda.TooManyRequestsException"),
+        "denied": ("before", "Lambda.AWSLambdaException"),
+        "answer_lost": ("after", "Lambda.SdkClientException"),
+    },
+    "states": {
+        "throttled": ("before", "StepFunctions.SfnException"),
+        "denied": ("before", "StepFunctions.AccessDeniedException"),
+        "answer_lost": ("after", "StepFunctions.SdkClientException"),
+    },
+}
+
+
+class Scenario(NamedTuple):
+    """A course and the one thing that goes wrong on it."""
+
+    course: str
+    trouble: "CallTrouble | StateTrouble | Moment | Skew"
+
+    @property
+    def name(self):
+        return f"{self.course}-{self.trouble}"
+
+
+@dataclass(frozen=True)
+class CallTrouble:
+    """An AWS call fails; see `local/engine/call_faults.py`."""
+
+    site: Site
+    kind: str
+    lasting: bool
+
+    def __str__(self):
+        return f"{self.site}-{self.kind}-{'lasting' if self.lasting else 'once'}"
+
+    def put(self, telling):
+        # What took effect unheard meets itself when the SDK asks again; the rest has to outlast the SDK to be seen at all.
+        once = "attempt" if self.kind.endswith("_after") and self.kind in WRITTEN[len(READ) :] else "call"
+        once = "attempt" if self.kind == "timeout_after" and not _reads(self.site) else once
+        fault = telling.world.call_faults.plan(self.kind, self.site, "lasting" if self.lasting else once)
+        return lambda: fault.strikes > 0
+
+
+@dataclass(frozen=True)
+class StateTrouble:
+    """Step Functions cannot make a task's call, or does not hear its answer."""
+
+    state: str
+    service: str
+    kind: str
+    lasting: bool
+
+    def __str__(self):
+        state = self.state.replace(" ", "_")
+        return f"{state}.{self.service}-{self.kind}-{'lasting' if self.lasting else 'once'}"
+
+    def put(self, telling):
+        when, error = _NOT_INVOKED[self.service][self.kind]
+        engine = telling.world.engine
+        engine.crash(self.state, when=when, error=error, times=None if self.lasting else 1)
+        crash = engine._crashes[-1]
+        return lambda: crash.seen > 0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something happens just as a workflow that buys makes a call."""
+
+    machine: str
+    state: str
+    kind: str
+    lasting: bool = False
+
+    def __str__(self):
+        return f"{self.state.replace(' ', '_')}-{self.kind}"
+
+    def put(self, telling):
+        done = []
+
+        def entered(call):
+            if call.state == self.state and call.execution.machine.key == self.machine and not done:
+                done.append(call)
+                MOMENTS[self.kind](telling, call)
+
+        telling.world.engine.on_task.append(entered)
+        return lambda: bool(done)
+
+
+@dataclass(frozen=True)
+class Skew:
+    """Step Functions' and API Gateway's clocks are off from EC2's, all the time."""
+
+    minutes: int
+    kind: str = "skew"
+    lasting: bool = False
+
+    def __str__(self):
+        return f"clock{self.minutes:+d}min"
+
+    def put(self, telling):
+        telling.world.engine.skew = timedelta(minutes=self.minutes)
+        return lambda: True
+
+
+def _start_again(telling, call):
+    _start(telling, call, call.execution.name)
+
+
+def _start_under_another_name(telling, call):
+    _start(telling, call, f"{call.execution.name}-by-hand")
+
+
+def _start(telling, call, name):
+    with suppress(ApiError):
+        telling.world.engine.start_execution(call.execution.machine.key, call.execution.input_text, name)
+
+
+def _stop_and_redrive(minutes):
+    def stop(telling, call):
+        telling.world.engine.stop(call.execution)
+        telling.later(timedelta(minutes=minutes), lambda: telling.world.engine.redrive(call.execution))
+
+    return stop
+
+
+def _price(percent):
+    def move(telling, _):
+        telling.world.market.blocks.get("cr-0a1", "us-east-1").hourly_rate *= 1 + Decimal(percent) / 100
+
+    return move
+
+
+def _bought_by_hand(telling, _):
+    telling.buy_by_hand()
+
+
+def _edited(price=1, **change):
+    """Somebody edits the record (and EC2 asks another price)."""
+
+    def edit(telling, _):
+        telling.world.market.blocks.get("cr-0a1", "us-east-1").hourly_rate *= Decimal(price)
+        telling.edit(**change)
+
+    return edit
+
+
+def _gone(telling, _):
+    offering = telling.world.market.blocks.get("cr-0a1", "us-east-1").offering
+    offering.available = False
+    telling.later(timedelta(minutes=40), lambda: setattr(offering, "available", True))
+
+
+MOMENTS = {
+    "duplicate_start": _start_again,
+    "started_by_hand": _start_under_another_name,
+    "redriven_later": _stop_and_redrive(20),
+    "redriven_at_once": _stop_and_redrive(0),
+    "dearer": _price(10),
+    "cheaper": _price(-10),
+    "bought_by_hand": _bought_by_hand,
+    "not_offered": _gone,
+    "approval_wanted": _edited(require_approval=True),
+    "ceiling_lowered": _edited(max_upfront_fee="100"),
+    "longer_for_less": _edited(price="0.4", extend_by_days=2, extend_until="2026-05-06T13:00:00Z"),
+}
+
+
+def scenarios():
+    """Every scenario, read off a run of each course in which nothing goes wrong."""
+    found, seen = [], set()
+    for course in COURSES.values():
+        telling = Telling(course)
+        wrong = telling.run()
+        assert not wrong, f"{course.name} goes wrong without any fault: {wrong}"
+        found += [Scenario(course.name, trouble) for trouble in _troubles(telling, seen)]
+    return found
+
+
+def _troubles(telling, seen):
+    functions = telling.world.template.functions
+    for site in dict.fromkeys(call.site for call in telling.world.calls if call.caller in functions):
+        if site not in seen:
+            seen.add(site)
+            yield from (CallTrouble(site, kind, lasting=False) for kind in (READ if _reads(site) else WRITTEN))
+            yield from (CallTrouble(site, kind, lasting=True) for kind in (LASTING if _reads(site) else WRITTEN))
+            if site.caller in BUYERS or not _reads(site):
+                yield CallTrouble(site, "overtaken", lasting=False)
+        elif site.caller in BUYERS and not _reads(site):
+            # The same call, but another step of the ledger: this course has taken another way.
+            yield from (CallTrouble(site, kind, lasting=False) for kind in STEPS)
+    for machine, state, service in telling.tasks:
+        if (machine, state) in seen:
+            continue
+        seen.add((machine, state))
+        for kind in _NOT_INVOKED[service]:
+            yield from (StateTrouble(state, service, kind, lasting) for lasting in (False, True))
+        if machine in BUYING:
+            yield from (Moment(machine, state, kind) for kind in MOMENTS)
+    yield from (Skew(minutes) for minutes in (-5, 5))
+
+
+def _reads(site):
+    return site.operation.startswith(_READS)
