@@ -24,7 +24,8 @@ EXTEND = "statemachines/extend-block.asl.json"
 
 MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     "INTENT without its condition": [
-        (LEDGER, '"attribute_not_exists(kind) OR #state = :refused",\n            {":refused": PurchaseState.REFUSED},', ""),
+        (LEDGER, ('condition="attribute_not_exists(kind) OR #state = :refused",\n'
+                  '            values={":refused": PurchaseState.REFUSED},'), ""),
     ],
     "SENT without its condition": [
         (LEDGER, ('condition="#state = :intent AND #offering_id = :offering",\n'

@@ -1,7 +1,6 @@
 """Two blocks of one budget, and everything that people, EC2 and faults may do to them, in any order; the rules hold all the while.
 
-Hypothesis walks: in CI the same walks each time, with `--hypothesis-profile long` new ones for as long as wanted. A walk that found
-something is kept as a plain test in test_kept.py.
+Hypothesis walks: in CI the same walks each time, with HYPOTHESIS_PROFILE=long new ones for as long as wanted.
 """
 
 import copy
