@@ -102,7 +102,7 @@ def killed_by(name: str, suite: str) -> str | None:
                 shutil.copy(source, tree / entry)
         mutate(tree, name)
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider", SUITES[suite]]
-        environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci"}
+        environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "FAULT_MATRIX": "whole"}
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None

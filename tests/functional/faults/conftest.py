@@ -49,10 +49,13 @@ def outcomes(request):
     gc.collect()
     gc.freeze()
     with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        gc.unfreeze()
         yield Outcomes(names, pool.imap(_outcome, names, chunksize=2))
 
 
 def pytest_terminal_summary(terminalreporter, config):
     if run := config.stash.get(RUN, None):
+        from .test_fault_matrix import SCENARIOS
+
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(run.items()))
-        terminalreporter.write_line(f"fault matrix: {run.total()} scenarios ({kinds})")
+        terminalreporter.write_line(f"fault matrix: {run.total()} of {len(SCENARIOS)} scenarios ({kinds})")
