@@ -212,7 +212,8 @@ class Telling:
     def _what_was_wrong(self):
         wrong = self._rules(final=True, tended=True)
         extended = self.story.end() > END
-        meant = not self.course.payment_fails
+        fee = self.world.market.blocks.get(BLOCK, "us-east-1").fee(24)
+        meant = not self.course.payment_fails and fee <= Decimal(self.people.policies[PK]["max_upfront_fee"])
         if self.course.room_for_one_of_two:
             meant = self.story.end(OTHER) == END
         group = self.world.market.groups.get(ACCOUNT, "us-east-1", GROUP)
