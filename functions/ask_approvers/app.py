@@ -60,9 +60,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     if request.status is not ApprovalStatus.OPEN:
         return {"told": len(asked.told)}
     told = _tell(asked, now)
-    if asked.announced is None or asked.announced < request.told_last(now):
+    if asked.announced is None or asked.announced < request.last_mark(now):
         detail = {**event_detail(request, now), "decide_by": format_instant(request.decide_by), "told": told}
-        reminder = {} if asked.announced is None else {"reminder": format_instant(request.told_last(now))}
+        reminder = {} if asked.announced is None else {"reminder": format_instant(request.last_mark(now))}
         bus.publish("Approval Requested", {**detail, **reminder})
         mark_announced(request.approval_id, now)
     return {"told": told}
@@ -137,7 +137,7 @@ def _post(request: ApprovalRequest, told: dict[str, datetime], now: datetime) ->
     """Ask in Slack, and put its approvers into `told`; answers what went wrong."""
     asked = [approver for approver in request.approvers if is_slack_approver(approver)]
     try:
-        show(request.approval_id)
+        show(request.approval_id, now)
     except (slack.SlackRefusedError, slack.SlackBusyError) as error:
         for approver in asked:
             _log_untold(request, approver, error)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from blockkeeper.aws import slack
-from blockkeeper.aws.slack_messages import note_outcome, show, tell_once
+from blockkeeper.aws.slack_messages import note_outcome, remind, show, tell_once
+from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.slack_notice import notice_key, notice_of, outcome_line
 from blockkeeper.telemetry import handler, log
 
@@ -28,7 +29,11 @@ def lambda_handler(event: dict[str, Any], context: Any) -> dict[str, int]:
             line = outcome_line(detail_type, detail)
             if line is not None:
                 note_outcome(approval_id, line, final=detail_type != "Extension Purchased")
-            show(approval_id)
+            now = parse_instant(detail["now"])
+            show(approval_id, now)
+            if "reminder" in detail:
+                posted = remind(approval_id, detail["reminder"], now, context.aws_request_id)
+                return {"posted": int(posted)}
         message = notice_of(detail_type, detail)
         if message is None:
             return {"posted": 0}

@@ -8,6 +8,7 @@ and the other message's buttons say so.
 """
 
 import json
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -21,14 +22,17 @@ from blockkeeper.aws.table import (
     write,
 )
 from blockkeeper.domain.approval import ApprovalStatus, request_from
-from blockkeeper.domain.slack_message import SlackMessage, question
+from blockkeeper.domain.slack_message import SlackMessage, question, reminder
 
 KIND, NOTICE = "approval", "slack-notice"
 _ATTEMPTS = 5
 
 
-def show(approval_id: str) -> None:
+def show(approval_id: str, now: datetime) -> None:
     """Make the request's message say how it stands. Nothing is posted for one that has ended unseen.
+
+    Args:
+        now: tells whether a second list of approvers is asked by then.
 
     Raises:
         SlackRefusedError, SlackBusyError: the message is not as it should be; calling again may help.
@@ -39,7 +43,7 @@ def show(approval_id: str) -> None:
         if channel is None or item is None:
             return
         request = request_from({**item, "approval_id": approval_id})
-        message = question(request, dry_run=bool(item.get("dry_run")), outcome=item.get("slack_outcome"))
+        message = question(request, now, dry_run=bool(item.get("dry_run")), outcome=item.get("slack_outcome"))
         if shown is None and item.get("slack_shown") == _fingerprint(message):
             return
         if message == shown:
@@ -58,6 +62,22 @@ def show(approval_id: str) -> None:
             return
         # Look again: an answer that came meanwhile must not leave buttons behind, whoever updates last.
         shown = message
+
+
+def remind(approval_id: str, mark: str, now: datetime, invocation: str) -> bool:
+    """Mention those in Slack who have not answered, once per mark; answers whether this call has.
+
+    Args:
+        mark: the reminder's or escalation's moment, ISO 8601.
+
+    Raises:
+        SlackRefusedError, SlackBusyError: as of `tell_once`.
+    """
+    item = get_item(KIND, approval_id)
+    message = None if item is None else reminder(request_from({**item, "approval_id": approval_id}), now)
+    if message is None:
+        return False
+    return tell_once(f"{approval_id}#{mark}", message, invocation, approval_id)
 
 
 def note_outcome(approval_id: str, outcome: str, *, final: bool) -> None:

@@ -211,6 +211,11 @@ class ApprovalRequest:
         """Whoever has heard of it since this moment needs to hear no more: the last reminder's, or that of the question."""
         return max((mark for mark in self.reminders if mark <= now), default=self.opened_at)
 
+    def last_mark(self, now: datetime) -> datetime:
+        """When people were last due to be told something new: the question, the escalation, or a reminder."""
+        escalated = self.escalates_at
+        return max(self.told_last(now), escalated if escalated is not None and escalated <= now else self.opened_at)
+
     def standing(self, now: datetime) -> ApprovalStatus:
         """Status as people should see it: an open request whose time is over is expired, even if nobody has closed it yet."""
         late = self.status is ApprovalStatus.OPEN and now >= self.decide_by
@@ -612,13 +617,19 @@ def question_line(request: ApprovalRequest) -> str:
     )
 
 
-def decision_line(request: ApprovalRequest) -> str:
-    """Who decided and when, as in `Approved by maria@example.com on Mon 4 May 2026, 08:10 UTC.`."""
+def decision_line(request: ApprovalRequest, decider: str | None = None) -> str:
+    """Who decided and when, as in `Approved by maria@example.com on Mon 4 May 2026, 08:10 UTC.`.
+
+    Args:
+        decider: how to name them; None is as they are recorded.
+    """
     when = "" if request.decided_at is None else f" on {local(request, request.decided_at)}"
     who = request.decided_by or "nobody"
     if who == BY_POLICY:
         who = "policy, since nobody answered (on_timeout)"
-    return f"{request.status.value.capitalize()} by {who}{when}."
+    elif who.startswith(SLACK_CALLER):
+        who = f"{who.rpartition(':')[2]} in Slack"
+    return f"{request.status.value.capitalize()} by {decider or who}{when}."
 
 
 def local(request: ApprovalRequest, instant: datetime) -> str:

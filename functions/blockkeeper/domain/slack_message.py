@@ -8,6 +8,7 @@ text": only `&`, `<` and `>` mean something to Slack, and so nobody's name or re
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from blockkeeper.domain.approval import (
@@ -17,13 +18,15 @@ from blockkeeper.domain.approval import (
     Decided,
     Delivery,
     What,
+    decision_line,
     facts,
     local,
     question_line,
+    without_answer,
 )
 from blockkeeper.domain.approval_mail import DRY_RUN
 from blockkeeper.domain.money import format_usd
-from blockkeeper.domain.slack_person import mention
+from blockkeeper.domain.slack_person import SLACK_CALLER, mention
 
 Block = dict[str, Any]
 
@@ -55,15 +58,16 @@ class SlackMessage:
     blocks: tuple[Block, ...]
 
 
-def question(request: ApprovalRequest, *, dry_run: bool, outcome: str | None = None) -> SlackMessage:
+def question(request: ApprovalRequest, now: datetime, *, dry_run: bool, outcome: str | None = None) -> SlackMessage:
     """The request as it stands: with buttons while it is open and somebody in Slack may answer.
 
     Args:
+        now: tells whether a second list of approvers is asked by then.
         dry_run: whether a yes moves no money.
         outcome: what became of it after the decision, in a sentence; None while nothing is known.
     """
     is_open = request.status is ApprovalStatus.OPEN
-    asked = [found for approver in request.approvers if (found := mention(approver))]
+    asked = [found for approver in request.asked(now) if (found := mention(approver))]
     bought = "New block for" if request.what is What.BLOCK else "Extend"
     title = f"{bought} {request.environment} for {format_usd(request.upfront_fee)}?"
     if not is_open:
@@ -86,6 +90,19 @@ def question(request: ApprovalRequest, *, dry_run: bool, outcome: str | None = N
     return SlackMessage(
         escaped(" ".join([title, question_line(request)] if is_open else [title]), LONGEST_TEXT), tuple(blocks)
     )
+
+
+def reminder(request: ApprovalRequest, now: datetime) -> SlackMessage | None:
+    """A word to those in Slack who have not answered yet; None when it is over, or nobody of them is left."""
+    answered = {voter.rpartition(":")[2] for voter in request.votes if voter.startswith(SLACK_CALLER)}
+    left = [approver for approver in request.asked(now) if approver.rpartition(":")[2].lower() not in answered]
+    mentioned = " ".join(found for approver in left if (found := mention(approver)))
+    if not mentioned or request.standing(now) is not ApprovalStatus.OPEN:
+        return None
+    title = f"{request.environment}: {format_usd(request.upfront_fee)} wait for an answer"
+    until = f"Answers count until {local(request, request.decide_by)}; without one {without_answer(request)}."
+    words = f"{mentioned}\n{escaped(until, LONGEST_LINE)} The buttons are on the question above."
+    return SlackMessage(escaped(title, LONGEST_TEXT), (_header(title), _section(words)))
 
 
 def notice(title: str, opening: str, rows: Sequence[tuple[str, str]], closing: Iterable[str] = ()) -> SlackMessage:
@@ -169,19 +186,16 @@ def escaped(text: str, longest: int) -> str:
     return "".join(kept).rstrip() + "…"
 
 
-def name(person: str) -> str:
-    """Who somebody is, for a message: a mention in Slack, which shows their name, else an address or an API caller."""
-    stated = f"{person.removeprefix('api:')} (through the API)" if person.startswith("api:") else person
-    return mention(person) or escaped(stated, LONGEST_REASON)
-
-
 def _units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _decision(request: ApprovalRequest) -> str:
-    when = "" if request.decided_at is None else f" on {local(request, request.decided_at)}"
-    return f"*{request.status.value.capitalize()}* by {name(request.decided_by or 'nobody')}{when}."
+    """Who decided; a person of Slack by a mention, which shows their name."""
+    who = mention(request.decided_by or "")
+    line = decision_line(request, who) if who else escaped(decision_line(request), LONGEST_LINE)
+    status, _, rest = line.partition(" ")
+    return f"*{status}* {rest}"
 
 
 def _story(request: ApprovalRequest, outcome: str | None) -> Iterable[str]:

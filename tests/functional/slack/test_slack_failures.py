@@ -83,7 +83,12 @@ def test_two_that_post_at_the_same_moment_leave_one_message(story, slack, monkey
 
     story.put("approval", ID, {name: value for name, value in story.item().items() if not name.startswith("slack_")})
     monkeypatch.setattr(slack, "_post", post_late)
-    detail = {"environment": "team-vision", "reservation_id": "cr-0a1", "approval_id": ID}
+    detail = {
+        "environment": "team-vision",
+        "reservation_id": "cr-0a1",
+        "approval_id": ID,
+        "now": "2026-05-04T06:00:00Z",
+    }
     story.world.publish({"source": "blockkeeper", "detail-type": "Approval Requested", "detail": detail})
     settle(story)
     assert slack.standing() == [message]
@@ -118,6 +123,7 @@ def test_an_update_that_fails_for_good_is_not_lost_unseen_and_the_next_event_men
         "region": "us-east-1",
         "end_date": "2026-05-04T11:30:00Z",
         "approval_id": ID,
+        "now": "2026-05-04T06:00:00Z",
         "outcome": "payment_failed",
         "reason": "the payment failed",
     }

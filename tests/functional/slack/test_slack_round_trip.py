@@ -153,11 +153,72 @@ def test_a_click_that_comes_too_late_is_told_so_case_b04(story, slack):
     story.world.run_until(DECIDE_BY + MINUTE)
     assert execution.output["decision"] == "expired"
     (message,) = slack.messages
-    body = payload | {"trigger_id": "old"}
-    assert slack.sign_and_send(body)[0] == 200
+    assert "Expired, nothing was bought" in message.words()
+    assert message.buttons() == []
+    assert slack.sign_and_send(payload)[0] == 200
     assert "Too late" in slack.told(MARIA)[0]
     assert "nothing was bought" in slack.told(MARIA)[0]
     assert message.ts == slack.messages[-1].ts
+
+
+def test_a_question_that_is_no_longer_needed_says_so_on_the_message(story, slack):
+    story.ask()
+    old = slack.click(MARIA, "approve")
+    reason = "the block's end was moved by somebody else"
+    # As aws.approvals.supersede leaves it (tests/functional/approval/test_approvals_table.py).
+    story.put("approval", ID, {**story.item(), "status": "SUPERSEDED", "reason": reason, "version": 2})
+    detail = {
+        "environment": "team-vision",
+        "reservation_id": "cr-0a1",
+        "approval_id": ID,
+        "now": "2026-05-04T06:00:00Z",
+    }
+    story.world.publish({"source": "blockkeeper", "detail-type": "Approval Decided", "detail": detail})
+    settle(story)
+    (message,) = slack.messages
+    assert "No longer needed" in message.words()
+    assert "the block's end was moved by somebody else" in message.words()
+    assert message.buttons() == []
+    slack.sign_and_send(old)
+    assert "no longer open" in slack.told(MARIA)[0]
+
+
+def test_whoever_has_not_answered_is_reminded_once_per_mark_case_b12(story, slack):
+    story.enrol(approvers=["U0MARIA01", "U0JOHN001"], quorum=2, reminder_hours=[2, 1]).ask()
+    slack.press(MARIA, "approve")
+    story.world.run_until(DECIDE_BY - timedelta(hours=1, minutes=30))
+    question, first = slack.messages
+    assert (first.thread_ts, first.broadcast) == (question.ts, True)
+    assert "<@U0JOHN001>" in first.words()
+    assert "U0MARIA01" not in first.words()
+    story.world.run_until(DECIDE_BY - MINUTE)
+    assert len(slack.messages) == 3
+    story.world.run_until(DECIDE_BY + MINUTE)
+    assert len(slack.messages) == 3
+
+
+def test_after_the_escalation_the_second_list_is_mentioned_and_may_answer(story, slack):
+    execution = story.enrol(
+        approvers=["U0JOHN001"], reminder_hours=[], escalate_to=["U0MARIA01"], escalate_hours=1
+    ).ask()
+    assert "not one of the approvers" in slack.press(MARIA, "approve").private[0]
+    story.world.run_until(DECIDE_BY - timedelta(minutes=59))
+    question, told = slack.messages
+    assert "<@U0JOHN001> <@U0MARIA01>" in question.words()
+    assert "<@U0MARIA01>" in told.words()
+    slack.press(MARIA, "approve")
+    settle(story)
+    assert execution.output["decided_by"] == WHO
+
+
+def test_who_enrolled_the_block_cannot_approve_alone(story, slack):
+    execution = story.enrol(approvers=["U0MARIA01", "U0JOHN001"], enrolled_by="T0LOCAL01:U0MARIA01").ask()
+    pressed = slack.press(MARIA, "approve")
+    assert "another approver must say yes" in pressed.private[0]
+    assert execution.status == "RUNNING"
+    slack.press(JO, "approve")
+    settle(story)
+    assert execution.output["decision"] == "approved"
 
 
 def test_a_quorum_is_counted_on_the_message(story, slack):
@@ -233,6 +294,7 @@ def test_outcomes_are_told_in_the_channel_once_each_case_b12(story, slack):
         "region": "us-east-1",
         "end_date": "2026-05-04T11:30:00Z",
         "approval_id": ID,
+        "now": "2026-05-04T06:00:00Z",
         "reason": "EC2 moved the end",
         "offering": {
             "offering_id": "cbe-0a1",
