@@ -31,10 +31,17 @@ def _collected(monkeypatch, ran):
         for machine, counts in world.engine.coverage.items():
             ran.branches[machine].update(counts)
         for call in world.calls:
-            ran.calls[call.caller].add((call.service, call.operation))
+            ran.calls[call.caller].update(_authorized(call))
         leave(world, *error)
 
     monkeypatch.setattr(World, "__exit__", collect_and_leave)
+
+
+def _authorized(call):
+    """A transaction is authorized as the writes in it (Service Authorization Reference, Amazon DynamoDB)."""
+    if call.operation != "TransactWriteItems":
+        return {(call.service, call.operation)}
+    return {(call.service, f"{action}Item") for item in call.params["TransactItems"] for action in item}
 
 
 def pytest_collection_modifyitems(config, items):

@@ -14,8 +14,6 @@ TEMPLATE = Template(ROOT / "template.yaml", {"MonthlyLimit": "1"}, region=REGION
 # botocore's names of services and operations differ from IAM's here and there (Service Authorization Reference).
 _SERVICES = {"sesv2": "ses", "stepfunctions": "states"}
 _ACTIONS = {
-    # A transaction is authorized as the writes in it.
-    ("dynamodb", "TransactWriteItems"): {"dynamodb:PutItem", "dynamodb:UpdateItem"},
     # A tag on what is made is authorized, too (EC2 User Guide, "Grant permission to tag resources during creation").
     ("ec2", "PurchaseCapacityBlock"): {"ec2:PurchaseCapacityBlock", "ec2:CreateTags"},
 }
