@@ -99,7 +99,7 @@ class World:
         self.clock = MarketClock(start, 0)
         self.market = Market(self.clock, ACCOUNT)
         self.template = Template(template, parameters, region=REGION, account=ACCOUNT)
-        self.account = Account(verified=moto_resources.verified, may=self._may)
+        self.account = Account(verified=lambda: moto_resources.verified(ACCOUNT, REGION), may=self._may)
         self.sandboxes = sandboxes or Sandboxes()
         machines = self.template.state_machines
         self.engine = Engine(
