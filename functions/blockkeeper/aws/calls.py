@@ -12,12 +12,18 @@ CALLS: Mapping[str, frozenset[str]] = {
         {
             "BatchDeleteScheduledAction",
             "BatchPutScheduledUpdateGroupAction",
+            "CreateOrUpdateTags",
+            "DeleteLifecycleHook",
+            "DeleteTags",
             "DescribeAutoScalingGroups",
             "DescribeLifecycleHooks",
+            "DescribeScalingActivities",
             "DescribeScheduledActions",
+            "PutLifecycleHook",
             "UpdateAutoScalingGroup",
         }
     ),
+    "batch": frozenset({"DescribeComputeEnvironments", "UpdateComputeEnvironment"}),
     "dynamodb": frozenset({"DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem"}),
     "ec2": frozenset(
         {
@@ -34,13 +40,14 @@ CALLS: Mapping[str, frozenset[str]] = {
             "PurchaseCapacityBlockExtension",
         }
     ),
-    "eks": frozenset({"DescribeNodegroup"}),
+    "eks": frozenset({"DescribeNodegroup", "UpdateNodegroupConfig"}),
     "events": frozenset({"ListRules", "ListTargetsByRule", "PutEvents"}),
     "iam": frozenset({"SimulatePrincipalPolicy"}),
     "resource-groups": frozenset({"ListGroupResources"}),
     "secretsmanager": frozenset({"GetSecretValue"}),
     "service-quotas": frozenset({"GetAWSDefaultServiceQuota", "GetServiceQuota"}),
     "sesv2": frozenset({"GetAccount", "GetEmailIdentity", "GetSuppressedDestination", "SendEmail"}),
+    "sns": frozenset({"Publish"}),
     "sqs": frozenset({"GetQueueUrl"}),
     "ssm": frozenset({"GetParameter"}),
     "stepfunctions": frozenset({"SendTaskSuccess"}),
