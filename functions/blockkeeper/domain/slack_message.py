@@ -5,6 +5,7 @@ same. Slack refuses what is longer (`invalid_blocks`), so all that is not ours i
 text": only `&`, `<` and `>` mean something to Slack, and so nobody's name or reason can mention a channel.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ LONGEST_REASON = 500
 LONGEST_LINE = 800
 # chat.postMessage advises 4,000 characters at most for `text`; it is what notifications and screen readers say.
 LONGEST_TEXT = 1000
+# All blocks together: Slack refuses from some 13,000 characters of JSON on (msg_blocks_too_long; local/slack/limits.py).
+LONGEST_ROWS = 11_000
 APPROVE, REJECT = "approve", "reject"
 REASON = "reason"
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -114,7 +117,15 @@ def notice(title: str, opening: str, rows: Sequence[tuple[str, str]], closing: I
         rows: (label, value) in reading order.
         closing: paragraphs below it.
     """
-    blocks = [_header(title), _section(escaped(opening, LONGEST_SECTION)), *_fields(rows), *map(_context, closing)]
+    kept, size = list[tuple[str, str]](), 0
+    for label, value in rows:
+        size += len(json.dumps(_field(label, value), ensure_ascii=False))
+        if size > LONGEST_ROWS:
+            break
+        kept.append((label, value))
+    if len(kept) < len(rows):
+        closing = [f"{len(rows) - len(kept)} more are not shown here.", *closing]
+    blocks = [_header(title), _section(escaped(opening, LONGEST_SECTION)), *_fields(kept), *map(_context, closing)]
     return SlackMessage(escaped(title, LONGEST_TEXT), tuple(blocks))
 
 
@@ -255,12 +266,13 @@ def _buttons(request: ApprovalRequest, *, dry_run: bool) -> Block:
 
 def _fields(rows: Sequence[tuple[str, str]]) -> Iterable[Block]:
     """Two columns on a desk, one below the other on a phone; ten to a section."""
-    fields = [
-        _mrkdwn(f"*{escaped(label, LONGEST_FIELD // 4)}*\n{escaped(value, LONGEST_FIELD // 2)}")
-        for label, value in rows
-    ]
+    fields = [_field(label, value) for label, value in rows]
     for start in range(0, len(fields), MOST_FIELDS):
         yield {"type": "section", "fields": fields[start : start + MOST_FIELDS]}
+
+
+def _field(label: str, value: str) -> Block:
+    return _mrkdwn(f"*{escaped(label, LONGEST_FIELD // 4)}*\n{escaped(value, LONGEST_FIELD // 2)}")
 
 
 def _header(text: str) -> Block:

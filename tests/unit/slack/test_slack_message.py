@@ -228,6 +228,19 @@ def test_an_outcome_is_a_notice_that_slack_takes(detail_type):
     assert "cr-0a1 in us-east-1, account 111122223333" in words(message)
 
 
+@pytest.mark.parametrize(
+    ("label", "value"), [("Check", "x" * 90), ("<" * 40, "&" * 60), ("a", "b"), ("c", "😀" * 1500)]
+)
+def test_a_notice_of_many_rows_is_one_that_slack_takes_and_says_how_many_are_left_out(label, value):
+    message = notice("Findings", "Many.", [(label, value)] * 400, ["The end."])
+    assert block_problems(list(message.blocks)) == []
+    assert len(json.dumps(message.blocks, ensure_ascii=False)) <= LONGEST_MESSAGE
+    shown = sum(len(block.get("fields", [])) for block in message.blocks)
+    assert shown > 0
+    assert f"{400 - shown} more are not shown here." in words(message)
+    assert "The end." in words(message)
+
+
 def test_findings_are_a_notice_that_slack_takes_each_told_once():
     detail = json.loads((EVENTS / "blockkeeper-event.findings-changed.json").read_text("utf-8"))["detail"]
     message = notice_of("Findings Changed", detail | {"new": detail["new"] * 40, "mended": detail["new"]})
