@@ -272,7 +272,7 @@ def test_bad_paging(api, query):
 
 
 def test_a_list_too_long_for_one_answer_says_so(api, monkeypatch):
-    monkeypatch.setattr("api.http.MOST_ANSWER_BYTES", 500)
+    monkeypatch.setattr("api.http.MOST_ANSWER_BYTES", 900)
     api.enrol()
     api.enrol(PK="other")
     answer = api("GET", "/")
