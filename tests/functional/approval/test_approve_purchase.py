@@ -329,3 +329,15 @@ def test_a_bus_that_is_away_does_not_undo_a_decision(story):
     assert "Your answer is recorded." in story.answer(story.link()).body
     assert execution.output["decision"] == "approved"
     assert '"EventNotPublished"' in story.world.logs.getvalue()
+
+
+def test_a_decision_between_looking_and_asking_answers_the_new_wait(story):
+    """The one who asks finds it decided: it mails nobody and tells the workflow at once."""
+    story.enrol().ask()
+    story.answer(story.link(), reason="needed")
+    mails = len(story.mails())
+    told = story.world.invoke(
+        "AskApprovers", {"task_token": "of a wait that has ended", "request": REQUEST, "now": "2026-05-04T06:00:00Z"}
+    )
+    assert (told, len(story.mails()), story.undelivered()) == ({"told": 2}, mails, False)
+    assert story.item()["delivery"] == "delivered", "that nobody waits there does not undo it"
