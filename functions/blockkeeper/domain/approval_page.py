@@ -173,7 +173,8 @@ def _story(request: ApprovalRequest, *, dry_run: bool) -> Iterable[str]:
         case ApprovalStatus.EXPIRED:
             yield f"Nobody answered in time. {until}"
         case ApprovalStatus.SUPERSEDED:
-            yield f"{request.reason or 'The question no longer applies.'} Nothing was bought through this request."
+            why = (request.reason or "the question no longer applies").rstrip(".")
+            yield f"{why[:1].upper()}{why[1:]}. Nothing was bought through this request."
     if request.decided_by and request.reason:
         yield f"Reason: {request.reason}"
     if dry_run and request.status in (ApprovalStatus.OPEN, ApprovalStatus.APPROVED):

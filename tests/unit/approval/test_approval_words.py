@@ -272,3 +272,11 @@ def test_the_question_has_one_short_line_whatever_the_names_case_b46(name):
         assert len(subject) < 100
         assert subject.splitlines() == [subject]
         assert "7,973.38 USD" in subject
+
+
+def test_why_a_request_became_pointless_is_a_sentence():
+    reason = "the block's end was moved to 2026-05-05T11:30:00Z by somebody else"
+    page = request_page(closed(asked(), ApprovalStatus.SUPERSEDED, reason, NOW), MARIA, NOW, dry_run=False)
+    assert "The block's end was moved to 2026-05-05T11:30:00Z by somebody else. Nothing was bought" in "".join(
+        Shape(page).words
+    )
