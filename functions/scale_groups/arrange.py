@@ -294,6 +294,11 @@ def _arrange(group: GroupFacts, enrolled: Enrolled, scaling: AutoScaling, now: d
         return result
     result.arranged = True
     result.planned(plan)
+    result.notes += [
+        f"{block.reservation.reservation_id} is tagged for Karpenter, whose nodes follow by themselves"
+        for block in followed.blocks
+        if block.reservation.karpenter
+    ]
     for conflict in followed.conflicts:
         result.problem(conflict)
     return result

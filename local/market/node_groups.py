@@ -81,12 +81,12 @@ class NodeGroups:
     def block_changed(self, reservation_id: str) -> None:
         """A block's end moved."""
         for node_group in self.by_key.values():
-            if self.moves_scale_down and reservation_id in node_group.group.reservation_ids:
+            if self.moves_scale_down and reservation_id in self._market.groups.targets(node_group.group):
                 self._arm(node_group)
 
     def _arm(self, node_group: NodeGroup) -> None:
         group = node_group.group
-        for reservation_id in group.reservation_ids:
+        for reservation_id in self._market.groups.targets(group):
             block = self._market.blocks.get(reservation_id, group.region)
             if block is not None and block.end is not None and block.end - _OWN_LEAD > self._market.now:
                 self._market.schedules.put(

@@ -11,6 +11,8 @@ SIZE_TAG = "aws:ec2capacityreservation:incrementalRequestedQuantity"
 ENVIRONMENT_TAG = "blockkeeper:environment"
 # On a block that we bought: the ledger entry of its order, so that a lost answer does not lose the block.
 PURCHASE_TAG = "blockkeeper:purchase"
+# Tags by which Karpenter's users let it find what is theirs, such as karpenter.sh/discovery.
+KARPENTER_TAGS = ("karpenter.sh/", "karpenter.k8s.aws/")
 # DescribeCapacityReservations does not say "UltraServer"; these types are sold in no other way ("How Capacity Blocks
 # work").
 ULTRASERVER_PREFIXES = ("u-", "p6e-gb", "trn2u.")
@@ -31,6 +33,7 @@ class Reservation:
     Attributes:
         instance_count: instances bought; None when EC2 shows neither a count nor the size tag.
         purchase: value of the tag that our own purchase of the block set.
+        karpenter: a tag says that Karpenter launches into it; then it needs no scaling.
         state: EC2's own word; unknown words are kept, never guessed (the enumeration is open).
         start, end: aware UTC.
         platform: InstancePlatform, such as `Linux/UNIX`; an AMI that launches into the block has the same.
@@ -50,6 +53,7 @@ class Reservation:
     environment: str | None
     platform: str | None = None
     purchase: str | None = None
+    karpenter: bool = False
 
     @property
     def extendable(self) -> bool:
@@ -60,6 +64,20 @@ class Reservation:
     def ended(self) -> bool:
         """Nothing more can happen to the block."""
         return self.state in ENDED_STATES
+
+    @property
+    def late_drain(self) -> str | None:
+        """What is wrong when Karpenter looks after an UltraServer block; its nodes follow every other block by themselves.
+
+        Karpenter drains 40 minutes before any block's end (its expiration controller), and EC2 terminates UltraServers 60 minutes
+        before it ("How Capacity Blocks work").
+        """
+        if not (self.karpenter and self.ultraserver):
+            return None
+        return (
+            f"{self.reservation_id} is tagged for Karpenter, which drains 40 minutes before the end; EC2 terminates UltraServers 60"
+            " minutes before it (drain the nodes yourself before that)"
+        )
 
     @property
     def known_state(self) -> bool:
@@ -99,6 +117,7 @@ def parse_reservation(entry: Mapping[str, Any], region: str) -> Reservation:
         end=entry["EndDate"].astimezone(UTC),
         ultraserver=entry["InstanceType"].startswith(ULTRASERVER_PREFIXES),
         environment=tags.get(ENVIRONMENT_TAG) or None,
+        karpenter=any(key.startswith(KARPENTER_TAGS) for key in tags),
         platform=entry.get("InstancePlatform"),
         purchase=tags.get(PURCHASE_TAG) or None,
     )

@@ -216,7 +216,7 @@ def _write(environment: Environment, reservation: Reservation, decision: Decisio
         for name, (old, new) in mirrored.items()
         if old != new
     }
-    error = decision.error or environment.groups_error
+    error = decision.error or environment.groups_error or reservation.late_drain
     if not changes and (environment.status, environment.error) == (decision.status, error):
         return None
     began = decision.status is Status.EXPIRING and environment.status is not Status.EXPIRING

@@ -159,3 +159,21 @@ def test_a_hook_that_may_not_be_put_keeps_nothing_else_from_being_armed(story):
     assert any("PutLifecycleHook: AccessDenied" in problem for problem in problems(execution))
     assert set(story.armed()) == {START, END}
     assert "groups_armed" not in story.record()
+
+
+@pytest.mark.parametrize(("kind", "told"), [("p6e-gb200.36xlarge", True), ("p5.48xlarge", False)])
+def test_a_block_of_karpenters_is_recognised_by_its_tag_and_reported_where_it_drains_too_late(live, kind, told):
+    live.block(instance_type=kind, tags={"karpenter.sh/discovery": "ml"})
+    live.enrol(groups=[], instance_type=kind, extend_until="2026-05-04T12:00:00Z")
+    live.world.run_until(at(11, 15, day=3))
+    assert ("tagged for Karpenter" in live.record().get("error", "")) == told
+    assert live.world.executions("ScaleGroupsWorkflow") == []
+
+
+def test_a_group_of_a_karpenter_block_is_arranged_and_the_run_says_so(story):
+    story.block(tags={"karpenter.sh/discovery": "ml"})
+    story.group()
+    story.enrol()
+    (group,) = story.run().output["groups"]
+    assert group["notes"] == ["cr-0a1 is tagged for Karpenter, whose nodes follow by themselves"]
+    assert set(story.armed()) == {START, END}

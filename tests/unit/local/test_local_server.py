@@ -113,6 +113,37 @@ def test_a_member_account_has_its_own_blocks_and_an_assumed_role_sees_them(aws: 
         role.describe_capacity_block_extension_history()
 
 
+def test_node_groups_and_compute_environments_are_there_with_iam_on_their_arns(aws: LocalAws) -> None:
+    place = {"region": "us-east-1", "availability_zone": "us-east-1a"}
+    node_group = {"cluster": "ml", "name": "gpu", "min": 0, "max": 1, "desired": 0, **place}
+    environment = {"name": "training", "instance_type": "p5.48xlarge", "min_vcpus": 0, "max_vcpus": 0, **place}
+    aws.control("POST", "fleet", {"node_groups": [node_group], "compute_environments": [environment]})
+    iam = aws.client("iam")
+    iam.create_role(RoleName="scaler", AssumeRolePolicyDocument=json.dumps(TRUST))
+    statements = [
+        {"Effect": "Allow", "Action": ["eks:*"], "Resource": "arn:aws:eks:*:111122223333:nodegroup/*/*/*"},
+        {"Effect": "Allow", "Action": "batch:Describe*", "Resource": "*"},
+        {
+            "Effect": "Allow",
+            "Action": "batch:UpdateComputeEnvironment",
+            "Resource": "arn:aws:batch:*:111122223333:compute-environment/training",
+        },
+    ]
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_role_policy(RoleName="scaler", PolicyName="scale", PolicyDocument=document)
+    assumed = aws.client("sts").assume_role(RoleArn="arn:aws:iam::111122223333:role/scaler", RoleSessionName="scale")
+    session = session_of(assumed["Credentials"])
+    eks, batch = (session.client(name, "us-east-1", endpoint_url=aws.endpoint) for name in ("eks", "batch"))
+    sizes = {"minSize": 0, "maxSize": 4, "desiredSize": 4}
+    eks.update_nodegroup_config(clusterName="ml", nodegroupName="gpu", scalingConfig=sizes)
+    assert eks.describe_nodegroup(clusterName="ml", nodegroupName="gpu")["nodegroup"]["status"] == "UPDATING"
+    batch.update_compute_environment(computeEnvironment="training", computeResources={"maxvCpus": 768})
+    (shown,) = batch.describe_compute_environments(computeEnvironments=["training"])["computeEnvironments"]
+    assert shown["status"] == "UPDATING"
+    with pytest.raises(ClientError, match="not authorized"):
+        batch.update_compute_environment(computeEnvironment="other", computeResources={"maxvCpus": 768})
+
+
 def session_of(credentials: dict[str, str]) -> Any:
     import boto3
 

@@ -1,10 +1,11 @@
 """The capacity calendar: sizes over time, and the scheduled actions that make them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blockkeeper.domain.calendar import (
@@ -21,6 +22,7 @@ from blockkeeper.domain.calendar import (
     plan_changes,
     plan_group,
 )
+from blockkeeper.domain.environment import Kind
 from blockkeeper.domain.reservation import Reservation
 
 START = datetime(2026, 5, 3, 11, 30, tzinfo=UTC)
@@ -359,6 +361,73 @@ def test_whatever_the_blocks_the_last_action_of_all_empties_the_group(story: Any
     if actions:
         assert actions[-1].name.endswith("-end")
         assert actions[-1].sizes == ZERO
+
+
+def shares(blocks: list[GroupBlock], group: GroupFacts, at: datetime) -> tuple[int, int]:
+    """The shares that surely last at a moment, and those that may: at its edges a boundary can be moved by some minutes."""
+    least = most = 0
+    for each in blocks:
+        reservation_ = each.reservation
+        lead = timedelta(minutes=60 if reservation_.ultraserver else 30) + max(group.longest_hook, each.drain)
+        drains = reservation_.end - lead - 7 * MINUTE
+        if reservation_.start is None or drains <= reservation_.start + START_OFFSET:
+            continue
+        if reservation_.end - reservation_.start - START_OFFSET < LEAST_LEFT:
+            continue
+        most += (each.size or 0) if reservation_.start <= at < drains else 0
+        least += (each.size or 0) if reservation_.start + START_OFFSET + 10 * MINUTE <= at < drains - 10 * MINUTE else 0
+    return least, most
+
+
+@given(stories(), st.integers(0, 8 * 24 * 12))
+def test_at_every_moment_a_group_has_the_sum_of_the_shares_of_the_blocks_that_run(story: Any, later: int):
+    blocks, group, others, _ = story
+    blocks = [
+        GroupBlock(replace(each.reservation, state="scheduled"), each.instances, each.drain)
+        for each in blocks
+        if each.size is not None
+    ]
+    actions = plan_group(blocks, group, {action.at for action in others}, START - timedelta(days=30)).actions
+    at_ = START - timedelta(days=1) + later * 5 * MINUTE
+    size = max((action for action in actions if action.at <= at_), key=lambda action: action.at, default=None)
+    least, most = shares(blocks, group, at_)
+    assert least <= (0 if size is None else size.sizes.desired or 0) <= most
+
+
+@settings(deadline=None, max_examples=40)
+@given(stories())
+def test_a_group_without_schedules_that_is_looked_at_when_the_plan_says_follows_to_the_minute(story: Any):
+    drawn, group, _, _ = story
+    group = replace(group, kind=Kind.NODE_GROUP, sizes=Sizes(0, 1, 0), instances=0)
+    now = START - timedelta(days=1)
+    for _ in range(2000):
+        blocks = [
+            GroupBlock(replace(each.reservation, state=_state(each.reservation, now)), each.instances, each.drain)
+            for each in drawn
+            if each.size is not None
+        ]
+        plan_ = plan_group(blocks, group, (), now)
+        if plan_.sizes_now is not None:
+            desired = plan_.sizes_now.desired or 0
+            group = replace(group, sizes=plan_.sizes_now, instances=desired)
+            assert plan_.sizes_now.maximum == max(desired, 1) or desired <= (plan_.sizes_now.maximum or 0)
+        for each in blocks:
+            terminates = each.reservation.end - timedelta(minutes=60 if each.reservation.ultraserver else 30)
+            if terminates <= now < each.reservation.end and len(blocks) == 1:
+                assert group.sizes.desired == 0, "nothing runs when EC2 terminates"
+        if plan_.look_at is None:
+            break
+        assert plan_.look_at > now
+        now = plan_.look_at
+    else:
+        raise AssertionError("the looks never end")
+    assert group.sizes.desired == 0
+
+
+def _state(reservation_: Reservation, now: datetime) -> str:
+    if now >= reservation_.end:
+        return "expired"
+    return "active" if reservation_.start is not None and now >= reservation_.start else "scheduled"
 
 
 @given(stories())
