@@ -26,7 +26,6 @@ from blockkeeper.domain.doctor import (
     merged,
     record_subject,
 )
-from blockkeeper.domain.doctor_records import group_label
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.quotas import family
 from blockkeeper.domain.reservation import Reservation, is_capacity_block, parse_reservation
@@ -238,7 +237,7 @@ def _look_at_groups(
         return
     accounts = seen.seen_by(environment)
     for group in environment.groups:
-        label = group_label(group)
+        label = group.label
         subject, found = f"{record_subject(environment.pk)}/{label}", len(examination.findings)
         with examination.reading(subject, "the group"):
             blocks = _blocks_of(label, environment.region, environments, seen)
@@ -286,7 +285,7 @@ def _blocks_of(label: str, region: str, environments: list[Environment], seen: _
         if environment.region != region or reservation is None or reservation.ended:
             continue
         for group in environment.groups:
-            if group_label(group) == label:
+            if group.label == label:
                 drain = timedelta(minutes=group.drain_minutes)
                 blocks[reservation.reservation_id] = GroupBlock(reservation, group.instances, drain)
     return [blocks[identifier] for identifier in sorted(blocks)]

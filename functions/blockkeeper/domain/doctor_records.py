@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from blockkeeper.domain.calendar import overbooked
 from blockkeeper.domain.doctor import Check, Finding, Severity, finding, record_subject
-from blockkeeper.domain.environment import Environment, Group
+from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import format_usd
@@ -111,16 +111,11 @@ def two_records(environments: Sequence[Environment]) -> Iterator[Finding]:
     for (_, block), same in by_block.items():
         for environment in same if len(same) > 1 else ():
             others = [each for each in same if each is not environment]
-            groups = {group_label(group) for group in environment.groups}
-            shared = sorted({group_label(group) for each in others for group in each.groups} & groups)
+            groups = {group.label for group in environment.groups}
+            shared = sorted({group.label for each in others for group in each.groups} & groups)
             problem = f"{block} is enrolled by {', '.join(sorted(each.pk for each in others))} as well"
             if shared:
                 problem += f", and both arrange {', '.join(shared)}"
             remedy = f"keep one: `blockkeeper remove {environment.pk}`, with all groups of the block in the other"
             severity = Severity.ERROR if shared else Severity.WARNING
             yield finding(Check.TWO_RECORDS, record_subject(environment.pk), problem, remedy, severity)
-
-
-def group_label(group: Group) -> str:
-    """A group's name in findings: a node group's is ``cluster/name``."""
-    return group.auto_scaling_group or f"{group.eks_cluster}/{group.eks_nodegroup}"
