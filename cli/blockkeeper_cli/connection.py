@@ -110,17 +110,14 @@ class Connection:
 
         from blockkeeper import settings
         from blockkeeper.aws.examination import Stack
+        from blockkeeper.domain.doctor_account import BUY_BLOCK, BUY_EXTENSION
 
         self.output("TableName")
-        buyer = "BuyExtensionRole"
+        roles = {BUY_EXTENSION: "BuyExtensionRole", BUY_BLOCK: "BuyBlockRole"}
         try:
-            found = self.client("cloudformation").describe_stack_resource(StackName=self.stack, LogicalResourceId=buyer)
+            buyers = {action: self._role(resource) for action, resource in roles.items()}
         except ClientError:
-            role = None  # the doctor says so, and goes on
-        else:
-            partition = self.identity["Arn"].split(":")[1]
-            name = found["StackResourceDetail"]["PhysicalResourceId"]
-            role = f"arn:{partition}:iam::{self.account}:role/{name}"
+            buyers = None  # the doctor says so, and goes on
         try:
             targets = tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region))
         except ValueError as error:
@@ -131,9 +128,15 @@ class Connection:
             approvers=settings.approver_emails(),
             sender=os.environ.get("SENDER_EMAIL", ""),
             member_role=os.environ["MEMBER_ROLE_NAME"],
-            buyer_role=role,
+            buyers=buyers,
             inside=False,
         )
+
+    def _role(self, resource: str) -> str:
+        """ARN of a role of the stack, by its name in the template."""
+        found = self.client("cloudformation").describe_stack_resource(StackName=self.stack, LogicalResourceId=resource)
+        partition, name = self.identity["Arn"].split(":")[1], found["StackResourceDetail"]["PhysicalResourceId"]
+        return f"arn:{partition}:iam::{self.account}:role/{name}"
 
     @cached_property
     def api(self) -> Api:

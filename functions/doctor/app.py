@@ -10,6 +10,7 @@ from blockkeeper.aws.environments import list_environments
 from blockkeeper.aws.examination import Stack, examine
 from blockkeeper.aws.findings import store, stored_findings
 from blockkeeper.domain.doctor import Severity, compare
+from blockkeeper.domain.doctor_account import BUY_BLOCK, BUY_EXTENSION
 from blockkeeper.domain.doctor_report import change_detail
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.telemetry import count, handler, log
@@ -57,5 +58,5 @@ def _stack() -> Stack:
         approvers=settings.approver_emails(),
         sender=os.environ["SENDER_EMAIL"],
         member_role=os.environ["MEMBER_ROLE_NAME"],
-        buyer_role=os.environ["BUYER_ROLE"],
+        buyers={BUY_EXTENSION: os.environ["BUY_EXTENSION_ROLE"], BUY_BLOCK: os.environ["BUY_BLOCK_ROLE"]},
     )

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from blockkeeper.aws.clients import client
 from blockkeeper.aws.quotas import capacity_block_vcpus
-from blockkeeper.domain.doctor_account import PURCHASE_ACTION, Mailbox, Mailing
+from blockkeeper.domain.doctor_account import Mailbox, Mailing
 from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, QueueRule, Subnet
 from blockkeeper.domain.doctor_node_groups import NodeGroup
 
@@ -251,11 +251,11 @@ def read_mailing(sender: str, recipients: Iterable[str]) -> Mailing:
     )
 
 
-def purchase_decision(account: str, role_arn: str, reservation_arn: str) -> tuple[str, bool]:
+def purchase_decision(account: str, role_arn: str, action: str, reservation_arn: str) -> tuple[str, bool]:
     """IAM's word on whether a role may order, and the organization's (SimulatePrincipalPolicy); nothing is ordered."""
     try:
         answer = client("iam", None, account).simulate_principal_policy(
-            PolicySourceArn=role_arn, ActionNames=[PURCHASE_ACTION], ResourceArns=[reservation_arn]
+            PolicySourceArn=role_arn, ActionNames=[action], ResourceArns=[reservation_arn]
         )
     except ClientError as error:
         if error.response["Error"]["Code"] == "NoSuchEntity":

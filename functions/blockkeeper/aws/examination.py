@@ -47,7 +47,8 @@ class Stack:
     Attributes:
         targets: (account, Region) pairs that are swept.
         approvers: who is asked when a record names nobody.
-        buyer_role: ARN of the role that orders in the stack's own account; None when it could not be learnt.
+        buyers: ARN of the role that may order in the stack's own account, by the action that it needs; None when one could not be
+            learnt.
         inside: whether the stack's own function looks; the roles in other accounts trust no person.
     """
 
@@ -56,7 +57,7 @@ class Stack:
     approvers: tuple[str, ...]
     sender: str
     member_role: str
-    buyer_role: str | None
+    buyers: Mapping[str, str] | None
     inside: bool = True
 
 
@@ -118,7 +119,8 @@ def examine(stack: Stack, records: Iterable[Record], now: datetime, only: str | 
         examination.add(doctor_account.sdk(unknown_calls(), boto3.__version__))
     environments = _environments(stack, records, examination)
     wanted = [each for each in environments if only in (None, each.pk)]
-    seen = _blocks(stack, examination, {each.region for each in wanted} if only else None)
+    regions = {each.region for each in wanted} if only else None
+    seen = _blocks(stack, examination, regions, replacing=any(each.replace for each in wanted))
     examination.add(doctor_records.two_records(environments))
     for environment in wanted:
         examination.add(doctor_records.look_at_record(environment, stack.targets, now))
@@ -142,8 +144,8 @@ def _environments(stack: Stack, records: Iterable[Record], examination: Examinat
     return environments
 
 
-def _blocks(stack: Stack, examination: Examination, regions: set[str] | None) -> _Seen:
-    """Blocks that the targets show; with each other account's role tried, and the buyer's permission asked for."""
+def _blocks(stack: Stack, examination: Examination, regions: set[str] | None, *, replacing: bool) -> _Seen:
+    """Blocks that the targets show; with each other account's role tried, and the buyers' permission asked for."""
     seen = _Seen()
     lost: set[str] = set()
     for account in dict.fromkeys(account for account, _ in stack.targets):
@@ -154,7 +156,7 @@ def _blocks(stack: Stack, examination: Examination, regions: set[str] | None) ->
             examination.unread.add(account_subject(account))
             examination.add([_not_assumed(stack, account, error)])
             continue
-        _look_at_permission(stack, account, examination)
+        _look_at_permissions(stack, account, examination, replacing=replacing)
     for account, region in stack.targets:
         if regions is not None and region not in regions:
             continue
@@ -188,23 +190,27 @@ def _note(entry: dict[str, Any], account: str, region: str, seen: _Seen, examina
         seen.accounts[key].append(account)
 
 
-def _look_at_permission(stack: Stack, account: str, examination: Examination) -> None:
-    role, subject = stack.buyer_role, account_subject(account)
-    if role is None:
+def _look_at_permissions(stack: Stack, account: str, examination: Examination, *, replacing: bool) -> None:
+    """Ask IAM whether the buyers may order; that of new blocks only when a record wants one."""
+    subject = account_subject(account)
+    if stack.buyers is None:
         examination.unread.add(subject)
         remedy = "allow cloudformation:DescribeStackResource on the stack"
         examination.add(
-            [could_not_read(subject, "the name of the buyer's role", "CloudFormation does not tell", remedy)]
+            [could_not_read(subject, "the names of the buyers' roles", "CloudFormation does not tell", remedy)]
         )
         return
-    partition = role.split(":")[1]
-    if account != stack.account:
-        role = f"arn:{partition}:iam::{account}:role/{stack.member_role}-buyer"
     region = next(region for each, region in stack.targets if each == account)
-    with examination.reading(subject, "whether the buyer may order"):
+    for action, role in stack.buyers.items():
+        if action == doctor_account.BUY_BLOCK and not replacing:
+            continue
+        partition = role.split(":")[1]
+        buyer = role if account == stack.account else f"arn:{partition}:iam::{account}:role/{stack.member_role}-buyer"
         any_block = f"arn:{partition}:ec2:{region}:{account}:capacity-reservation/cr-00000000000000000"
-        decision, organization = doctor_reads.purchase_decision(account, role, any_block)
-        examination.add(doctor_account.purchase_permission(account, role, decision, organization=organization))
+        with examination.reading(subject, f"whether the buyer may {action}"):
+            decision, organization = doctor_reads.purchase_decision(account, buyer, action, any_block)
+            found = doctor_account.purchase_permission(account, buyer, action, decision, organization=organization)
+            examination.add(found)
 
 
 def _look_at_block(stack: Stack, environment: Environment, seen: _Seen, examination: Examination) -> None:

@@ -11,7 +11,8 @@ from blockkeeper.domain.doctor import STACK, Check, Finding, Severity, account_s
 from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.quotas import QUOTA_CODES, quota_name
 
-PURCHASE_ACTION = "ec2:PurchaseCapacityBlockExtension"
+# What each of the two buyers must be allowed.
+BUY_EXTENSION, BUY_BLOCK = "ec2:PurchaseCapacityBlockExtension", "ec2:PurchaseCapacityBlock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +139,26 @@ def member_role(account: str, role: str, reason: str) -> Finding:
     return finding(Check.MEMBER_ROLE, account_subject(account), f"role {role} cannot be assumed: {reason}", remedy)
 
 
-def purchase_permission(account: str, role_arn: str, decision: str, *, organization: bool) -> Iterator[Finding]:
-    """IAM's own word on whether the buyer's role may order.
+def purchase_permission(
+    account: str, role_arn: str, action: str, decision: str, *, organization: bool
+) -> Iterator[Finding]:
+    """IAM's own word on whether a buyer's role may order.
 
     Args:
+        action: `BUY_EXTENSION` or `BUY_BLOCK`.
         decision: EvalDecision of SimulatePrincipalPolicy: `allowed`, `explicitDeny` or `implicitDeny`; or why there is none.
         organization: whether the organization's service control policies allow it.
     """
     if decision == "allowed":
         return
     whose = "" if organization else ", by a service control policy of the organization"
-    problem = f"{role_arn} may not {PURCHASE_ACTION}: {decision}{whose}"
+    problem = f"{role_arn} may not {action}: {decision}{whose}"
     remedy = (
         "see the role's permissions boundary and the policies above it, and in another account whether docs/member-account.yaml is"
         " deployed there as it is now"
     )
-    yield finding(Check.PURCHASE_PERMISSION, account_subject(account), problem, remedy)
+    subject = account_subject(account) + ("/new-blocks" if action == BUY_BLOCK else "")
+    yield finding(Check.PURCHASE_PERMISSION, subject, problem, remedy)
 
 
 def sdk(missing: Collection[str], version: str) -> Iterator[Finding]:

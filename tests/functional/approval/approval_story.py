@@ -11,10 +11,12 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.awsrequest import AWSResponse
 
 from local.engine.errors import ApiError
+from local.slack import CHANNEL
 
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
 DECIDE_BY = datetime(2026, 5, 4, 8, 30, tzinfo=UTC)
 PARAMETERS = {"PurchaseMode": "live", "MonthlyLimit": "50000", "SenderEmail": "blockkeeper@example.com"}
+SLACK = {"SlackSecretName": "blockkeeper/slack", "SlackChannel": CHANNEL}
 ID = "cr-0a1-20260504T1130Z-1"
 REQUEST = {
     "approval_id": ID,

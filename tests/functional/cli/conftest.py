@@ -117,7 +117,10 @@ class World:
         self.monkeypatch = monkeypatch
         self.market = Market(MarketClock(NOW, 0), ACCOUNT)
         self.account = Account(
-            may=lambda role: ["ec2:PurchaseCapacityBlockExtension"] if "BuyExtensionRole" in role else None,
+            may=lambda role: {
+                "blockkeeper-BuyExtensionRole": ["ec2:PurchaseCapacityBlockExtension"],
+                "blockkeeper-BuyBlockRole": ["ec2:PurchaseCapacityBlock"],
+            }.get(role.rpartition("/")[2].rpartition("-")[0]),
             verified=lambda: {"example.com"},
         )
         self.requests: list[tuple[str, str, str | None]] = []
@@ -231,7 +234,13 @@ def _deploy(url: str, machine: str, **parameters: str) -> None:
     }
     outputs = {"TableName": "blockkeeper", "ExtendBlockArn": machine, "ApiKeySecretName": "blockkeeper-key"}
     paths = {"Url": ("apiUrl", url), "Secret": ("apiSecretName", "blockkeeper-key")}
-    role = {"RoleName": "blockkeeper-BuyExtensionRole-ABC", "AssumeRolePolicyDocument": {"Statement": []}}
+    roles = {
+        buyer: {
+            "Type": "AWS::IAM::Role",
+            "Properties": {"RoleName": f"blockkeeper-{buyer}-ABC", "AssumeRolePolicyDocument": {"Statement": []}},
+        }
+        for buyer in ("BuyExtensionRole", "BuyBlockRole")
+    }
     template = {
         "Parameters": {name: {"Type": "String"} for name in wanted},
         "Resources": {
@@ -241,7 +250,7 @@ def _deploy(url: str, machine: str, **parameters: str) -> None:
             }
             for name, (path, value) in paths.items()
         }
-        | {"BuyExtensionRole": {"Type": "AWS::IAM::Role", "Properties": role}},
+        | roles,
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
     client = boto3.client("cloudformation")

@@ -358,6 +358,16 @@ def test_another_account_is_looked_at_by_its_role_and_its_buyer_asked_about(sand
         }
 
 
+def test_the_buyer_of_new_blocks_is_asked_about_when_a_record_wants_one(sound):
+    allowed = sound.account.may
+    sound.account.may = lambda role: set(allowed(role) or ()) - {"ec2:PurchaseCapacityBlock"}
+    sound.look()
+    assert sound.stored() == set()
+    sound.enrol(replace={"max_gap_hours": 24, "max_upfront_fee": "50000"})
+    sound.look()
+    assert sound.stored() == {(f"account:{ACCOUNT}/new-blocks", "purchase-permission")}
+
+
 def test_a_policy_of_the_organization_that_forbids_to_purchase_is_found_without_a_purchase(sound):
     sound.account.by_organization = False
     sound.look()

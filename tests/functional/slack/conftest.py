@@ -7,12 +7,9 @@ import pytest
 
 from local.engine.sandbox import Sandboxes
 from local.engine.world import World
-from local.slack import CHANNEL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "approval"))
-from approval_story import PARAMETERS, START, Story
-
-SLACK = {"SlackSecretName": "blockkeeper/slack", "SlackChannel": CHANNEL}
+from approval_story import PARAMETERS, SLACK, START, Story
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from approval_story import ID, PARAMETERS, START, Story
-from conftest import SLACK
+from approval_story import ID, PARAMETERS, SLACK, START, Story
 
 from local.engine.world import World
 from local.slack import secret

@@ -355,10 +355,17 @@ def test_whether_enough_approvers_can_be_reached(fields, mailing, slack, expecte
 
 def test_the_buyers_permission():
     role = "arn:aws:iam::111122223333:role/buyer"
-    assert list(doctor_account.purchase_permission(HOME[0], role, "allowed", organization=True)) == []
-    (found,) = doctor_account.purchase_permission(HOME[0], role, "implicitDeny", organization=False)
+    assert (
+        list(doctor_account.purchase_permission(HOME[0], role, doctor_account.BUY_BLOCK, "allowed", organization=True))
+        == []
+    )
+    (found,) = doctor_account.purchase_permission(
+        HOME[0], role, doctor_account.BUY_BLOCK, "implicitDeny", organization=False
+    )
     assert "service control policy" in found.problem
-    (found,) = doctor_account.purchase_permission(HOME[0], role, "explicitDeny", organization=True)
+    (found,) = doctor_account.purchase_permission(
+        HOME[0], role, doctor_account.BUY_BLOCK, "explicitDeny", organization=True
+    )
     assert "service control policy" not in found.problem
 
 
