@@ -106,7 +106,6 @@ def _move(
     purchase = ledger.read(key)
     history = ec2.extension_history(reservation.reservation_id, reservation.region, account)
     reconciliation = reconcile(purchase, history, reservation, reservation.end)
-    earlier = ledger.unresolved(reservation.reservation_id)
     move = next_move(
         environment,
         reservation,
@@ -114,7 +113,7 @@ def _move(
         deadlines,
         account=account,
         now=now,
-        unresolved=None if earlier == key else earlier,
+        in_the_way=ledger.in_the_way(key),
     )
     if move.move is Move.SEARCH:
         return Step("ledger", Verdict.OK, reconciliation.reason)

@@ -10,7 +10,7 @@ from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_block
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import SENT_STATES, Purchase, Step
+from blockkeeper.domain.ledger import IN_THE_WAY, SENT_STATES, Purchase, Step
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import block_ledger_id
 from blockkeeper.domain.new_block import NewBlock, bought_block, old_block, reconcile_block
@@ -63,9 +63,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         return _answer(Outcome.NOT_ALLOWED, f"EC2 does not show {block['reservation_id']} and its InstancePlatform")
     if old.end != end:
         return _answer(Outcome.SUPERSEDED, "the end of the old block has moved")
-    earlier = ledger.unresolved(block["reservation_id"])
-    if earlier is not None:
-        return _answer(Outcome.NOT_ALLOWED, f"the outcome of {earlier} is not known; nothing is bought before it is")
+    if other := ledger.in_the_way(key):
+        return _answer(Outcome.NOT_ALLOWED, f"the order {other} {IN_THE_WAY}")
     return _order(event, old, purchase, end, now)
 
 

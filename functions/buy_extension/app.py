@@ -13,7 +13,7 @@ from blockkeeper.aws.purchase import purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.extension import Extension
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile, settlement
+from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, PurchaseState, Step, reconcile, settlement
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import end_of, ledger_id
 from blockkeeper.domain.offering import Offering
@@ -46,9 +46,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     purchase = ledger.read(key)
     reservation = ec2.read_block(block["reservation_id"], *place)
     history = ec2.extension_history(block["reservation_id"], *place)
-    earlier = ledger.unresolved(block["reservation_id"])
-    if earlier not in (None, key):
-        return _look_up_earlier(str(earlier), history, reservation, now)
+    if other := ledger.in_the_way(key):
+        return _look_up_other(other, history, reservation, now)
     found = reconcile(purchase, history, reservation, end)
     if found.step is Step.ADOPT:
         ledger.mark_bought(key, now, found.reason)
@@ -65,12 +64,11 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     return _order(event, reservation, purchase, end)
 
 
-def _look_up_earlier(key: str, history: Iterable[Extension], reservation: Reservation, now: datetime) -> dict[str, Any]:
-    """Another order for this block has no known outcome: nothing is ordered beside it (design rule 1)."""
+def _look_up_other(key: str, history: Iterable[Extension], reservation: Reservation, now: datetime) -> dict[str, Any]:
+    """Another order for this block stands in the way: nothing is ordered beside it (design rule 1)."""
     if _settle(key, ledger.read(key), history, reservation, now):
         return _answer(_SETTLED, f"what became of {key} is known now")
-    text = f"the outcome of an earlier order, {key}, is not known; nothing more is bought for this block before it is"
-    return _answer(Outcome.NOT_ALLOWED, text)
+    return _answer(Outcome.NOT_ALLOWED, f"the order {key} {IN_THE_WAY}")
 
 
 def _settle(

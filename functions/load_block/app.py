@@ -46,7 +46,6 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     extensions = ec2.extension_history(block["reservation_id"], *place)
     key = ledger_id(block["reservation_id"], end)
     purchase = ledger.read(key)
-    unresolved = ledger.unresolved(block["reservation_id"])
     reconciliation = reconcile(purchase, extensions, reservation, end)
     deadlines = deadlines_of(environment, reservation, settings.payment_margin(), end)
     move = next_move(
@@ -56,7 +55,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         deadlines,
         account=block["account"],
         now=now,
-        unresolved=None if unresolved == key else unresolved,
+        in_the_way=ledger.in_the_way(key),
     )
     past_fee = past_fee_per_instance_hour(extensions)
     return {

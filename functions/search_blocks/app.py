@@ -56,7 +56,6 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> Answer:
     old = old_block(entries, block["reservation_id"], block["region"])
     if old is None:
         raise ec2.BlockNotFoundError(f"EC2 does not show {block['reservation_id']} to account {block['account']}")
-    unresolved = ledger.unresolved(block["reservation_id"])
     move = replacement_move(
         environment,
         old,
@@ -70,7 +69,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> Answer:
         account=block["account"],
         payment_margin=settings.payment_margin(),
         now=now,
-        unresolved=None if unresolved == key else unresolved,
+        in_the_way=ledger.in_the_way(key),
     )
     if move.move is Move.STOP:
         return _stop(str(move.outcome), move.reason)

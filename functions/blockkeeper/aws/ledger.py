@@ -2,7 +2,8 @@
 
 An order that is under way, or whose outcome is not known, is written down for its block too (kind `unresolved`): while it stands
 nothing else can be ordered for that block, at whatever end. It is taken with SENT and given back with BOUGHT and REFUSED, in one
-transaction each.
+transaction each. What was bought last stays beside it: EC2 may show an extension or a new block late, and for one end only one of
+the two is bought.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from blockkeeper import settings
 from blockkeeper.aws import table
@@ -19,7 +20,7 @@ from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.ledger import LOOKED_FOR, Claim, Purchase, PurchaseState
 from blockkeeper.domain.money import parse_usd
-from blockkeeper.domain.names import reservation_of
+from blockkeeper.domain.names import other_ledger_id, reservation_of
 from blockkeeper.domain.offering import Offering
 
 KIND, BUDGET, APPROVAL, UNRESOLVED = "purchase", "budget", "approval", "unresolved"
@@ -27,6 +28,7 @@ KIND, BUDGET, APPROVAL, UNRESOLVED = "purchase", "budget", "approval", "unresolv
 
 # Attributes that a new attempt begins without.
 _OF_AN_ATTEMPT = ("approval_id", "approved_by", "team", "reason", "updated_at", "sent_at")
+_OURS_OR_FREE = "attribute_not_exists(#ledger_id) OR #ledger_id = :ledger"
 
 
 class OverBudgetError(Exception):
@@ -42,7 +44,7 @@ class TakenElsewhereError(Exception):
 
 
 class UnresolvedError(Exception):
-    """Another order for the same block is under way, or its outcome is not known; nothing more is ordered before it is resolved."""
+    """Another order for the same block stands in the way (see `in_the_way`); nothing more is ordered beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,19 @@ def unresolved(reservation_id: str) -> str | None:
     """
     found = (table.get_item(UNRESOLVED, reservation_id) or {}).get("ledger_id")
     return None if found is None else str(found)
+
+
+def in_the_way(ledger_id: str) -> str | None:
+    """Ledger id of the order beside which this one must not be sent; None when there is none. Read strongly.
+
+    It is one for the same block that is under way or UNKNOWN, or what was bought for the same end in the other way: an extension,
+    or a new block. Reading it only saves work: `mark_sent` holds it against races.
+    """
+    item = table.get_item(UNRESOLVED, reservation_of(ledger_id)) or {}
+    if item.get("ledger_id") not in (None, ledger_id):
+        return str(item["ledger_id"])
+    other = other_ledger_id(ledger_id)
+    return other if item.get("bought") == other else None
 
 
 def budget_left(team: str | None, now: datetime) -> BudgetLeft:
@@ -209,7 +224,7 @@ def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
 
     Raises:
         TakenElsewhereError: the entry is not INTENT any more, or is about another offering.
-        UnresolvedError: another order for the block is under way or UNKNOWN; the entry is still INTENT.
+        UnresolvedError: another order stands in the way; the entry is still INTENT.
     """
     sent = table.update_request(
         KIND,
@@ -219,11 +234,11 @@ def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
         values={":intent": PurchaseState.INTENT, ":offering": offering_id},
     )
     try:
-        table.transact([sent, _hold(ledger_id, "set")])
+        table.transact([sent, _hold(ledger_id)])
     except table.ConditionFailedError as error:
         if error.args[0] == 0:
             raise TakenElsewhereError(f"{ledger_id} is not the INTENT to order {offering_id} any more") from error
-        raise UnresolvedError(f"{unresolved(reservation_of(ledger_id))} is under way or unknown") from error
+        raise UnresolvedError(f"{in_the_way(ledger_id)} stands in the way") from error
 
 
 def mark_bought(ledger_id: str, now: datetime, reason: str) -> None:
@@ -237,7 +252,7 @@ def mark_bought(ledger_id: str, now: datetime, reason: str) -> None:
         bought_at=format_instant(now),
     )
     try:
-        table.transact([moved, _hold(ledger_id, "give back")])
+        table.transact([moved, _give_back(ledger_id, bought=True)])
     except table.ConditionFailedError as error:
         item = table.get_item(KIND, ledger_id)
         if item is None or item["state"] != PurchaseState.BOUGHT:
@@ -263,7 +278,7 @@ def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> N
         *_spend(item, -parse_usd(item["upfront_fee"])),
     ]
     if was is not PurchaseState.INTENT:
-        requests.append(_hold(ledger_id, "give back"))
+        requests.append(_give_back(ledger_id))
     try:
         table.transact(requests)
     except table.ConditionFailedError as error:
@@ -296,6 +311,18 @@ def record_payment(ledger_id: str, extension: Extension, now: datetime) -> None:
     )
     with suppress(table.ConditionFailedError):
         table.transact([written, *_spend(item, (reserved_fee if paid is None else paid) - reserved_fee)])
+    if extension.status == FAILED:
+        # The other way, an extension or a new block for the same end, is free again.
+        with suppress(table.ConditionFailedError):
+            table.write(
+                table.update_request(
+                    UNRESOLVED,
+                    reservation_of(ledger_id),
+                    remove=("bought",),
+                    condition="#bought = :ledger",
+                    values={":ledger": ledger_id},
+                )
+            )
 
 
 def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetime) -> None:
@@ -318,7 +345,7 @@ def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetim
     )
     back = [] if bought or not item else _spend(item, -parse_usd(item["upfront_fee"]))
     try:
-        table.transact([moved, *back, _hold(ledger_id, "give back")])
+        table.transact([moved, *back, _give_back(ledger_id, bought=bought)])
     except table.ConditionFailedError as error:
         raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
 
@@ -335,13 +362,24 @@ def _spend(item: table.Item, amount: Decimal) -> list[table.Item]:
     return [table.update_request(BUDGET, budget, add={"reserved": _micro(amount)}) for budget in item["budgets"]]
 
 
-def _hold(ledger_id: str, what: Literal["set", "give back"]) -> table.Item:
-    """Take the block for this order, or give it back; only while no other order has it."""
+def _hold(ledger_id: str) -> table.Item:
+    """Take the block for this order; only while no other stands in the way."""
     return table.update_request(
         UNRESOLVED,
         reservation_of(ledger_id),
-        set_={"ledger_id": ledger_id if what == "set" else None},
-        condition="attribute_not_exists(#ledger_id) OR #ledger_id = :ledger",
+        set_={"ledger_id": ledger_id},
+        condition=f"({_OURS_OR_FREE}) AND (attribute_not_exists(#bought) OR #bought <> :other)",
+        values={":ledger": ledger_id, ":other": other_ledger_id(ledger_id)},
+    )
+
+
+def _give_back(ledger_id: str, *, bought: bool = False) -> table.Item:
+    """Let the block go, and keep in mind what was bought."""
+    return table.update_request(
+        UNRESOLVED,
+        reservation_of(ledger_id),
+        set_={"ledger_id": None, **({"bought": ledger_id} if bought else {})},
+        condition=_OURS_OR_FREE,
         values={":ledger": ledger_id},
     )
 

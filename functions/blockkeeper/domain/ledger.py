@@ -25,6 +25,10 @@ class PurchaseState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+# What people read of another order beside which nothing is bought.
+IN_THE_WAY = (
+    "stands in the way: it was bought for the same end, or its outcome is not known; nothing more is bought beside it"
+)
 SENT_STATES = frozenset({PurchaseState.SENT, PurchaseState.BOUGHT, PurchaseState.UNKNOWN})
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from blockkeeper.domain.instants import format_instant, parse_instant, stamp
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_BLOCK = "#block"
 
 
 def extension_name(reservation_id: str, end: datetime) -> str:
@@ -53,4 +54,9 @@ def end_of(ledger_id: str) -> datetime | None:
 
 def block_ledger_id(reservation_id: str, end: datetime) -> str:
     """Key of the one purchase of a new block in place of a block at its end: ``cr-0a1#2026-05-04T11:30:00Z#block``."""
-    return f"{ledger_id(reservation_id, end)}#block"
+    return f"{ledger_id(reservation_id, end)}{_BLOCK}"
+
+
+def other_ledger_id(ledger_id: str) -> str:
+    """The entry for the same block and end in the other way: of an extension that of a new block, and the reverse."""
+    return ledger_id.removesuffix(_BLOCK) if ledger_id.endswith(_BLOCK) else f"{ledger_id}{_BLOCK}"

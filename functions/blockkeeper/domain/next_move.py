@@ -43,15 +43,15 @@ def next_move(
     *,
     account: str,
     now: datetime,
-    unresolved: str | None = None,
+    in_the_way: str | None = None,
 ) -> NextMove:
     """Decide the next move.
 
     Args:
         reconciliation: ledger and EC2 compared for the end that the workflow is about (`deadlines.end`).
         account: the account that the workflow acts in.
-        unresolved: ledger id of another order for this block whose outcome is not known; it blocks every further one, so nobody is
-            asked before the buyer has looked what became of it.
+        in_the_way: ledger id of another order for this block that forbids this one (`aws.ledger.in_the_way`), so nobody is asked
+            before the buyer has looked what became of it.
     """
     if reconciliation.step in {Step.ADOPT, Step.UNKNOWN, Step.PAYMENT_FAILED}:
         return NextMove(Move.RESUME, reconciliation.reason)
@@ -76,7 +76,7 @@ def next_move(
     lacking = missing_policy(environment)
     if lacking:
         return NextMove(Move.STOP, lacking, Outcome.NOT_ALLOWED)
-    first = None if unresolved is None else NextMove(Move.RESUME, f"the outcome of {unresolved} is not known")
+    first = None if in_the_way is None else NextMove(Move.RESUME, f"the order {in_the_way} stands in the way")
     return first or NextMove(Move.SEARCH, "due")
 
 

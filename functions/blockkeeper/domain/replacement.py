@@ -127,12 +127,12 @@ def replacement_move(
     account: str,
     payment_margin: timedelta,
     now: datetime,
-    unresolved: str | None,
+    in_the_way: str | None,
 ) -> NextMove:
     """Decide what replace-block does next.
 
     Args:
-        unresolved: ledger id of another order for the old block whose outcome is not known; it blocks this one.
+        in_the_way: ledger id of another order for the old block that forbids this one (`aws.ledger.in_the_way`).
     """
     if reconciliation.step in {Step.ADOPT, Step.UNKNOWN, Step.PAYMENT_FAILED}:
         return NextMove(Move.RESUME, reconciliation.reason)
@@ -153,8 +153,8 @@ def replacement_move(
         return NextMove(Move.WAIT, reconciliation.reason)
     if old.state in WAITING_STATES:
         return NextMove(Move.WAIT, f"EC2 shows the block as {old.state}")
-    if unresolved is not None:
-        return NextMove(Move.WAIT, f"the outcome of {unresolved} is not known; nothing more is bought before it is")
+    if in_the_way is not None:
+        return NextMove(Move.WAIT, f"the order {in_the_way} stands in the way")
     return NextMove(Move.SEARCH, "due")
 
 

@@ -151,7 +151,7 @@ def test_the_next_move(step, fields, held, move, outcome):
         account=old().owner_id,
         payment_margin=MARGIN,
         now=NOW,
-        unresolved=None,
+        in_the_way=None,
     )
     assert (next_.move, next_.outcome) == (move, outcome)
 
