@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from blockkeeper.aws.approvals import expire, load_request
+from blockkeeper.aws.approvals import expire, load_request, was_told
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.domain.approval import (
     ApprovalRequest,
@@ -65,9 +65,9 @@ def _unasked(asked: Mapping[str, Any], now: datetime) -> dict[str, str | None]:
 
 
 def _may_buy(request: ApprovalRequest) -> bool:
-    """Whether the record, as it is now, still lets the policy approve this fee (case B16)."""
+    """Whether the record, as it is now, still lets the policy approve this fee (case B16), and somebody could have answered."""
     environment = load_environment(request.environment)
-    if environment is None or environment.on_timeout is not OnTimeout.APPROVE:
+    if environment is None or environment.on_timeout is not OnTimeout.APPROVE or not was_told(request.approval_id):
         return False
     policy = environment.replace if request.what is What.BLOCK else environment
     ceiling = None if policy is None else policy.max_upfront_fee

@@ -139,6 +139,11 @@ def mark_told(approval_id: str, told: Mapping[str, datetime]) -> None:
     write(update_request(KIND, approval_id, set_={"told_at": {who: format_instant(at) for who, at in told.items()}}))
 
 
+def was_told(approval_id: str) -> bool:
+    """Whether anybody has heard of the request, by mail or in Slack."""
+    return bool((get_item(KIND, approval_id) or {}).get("told_at"))
+
+
 def mark_announced(approval_id: str, now: datetime) -> None:
     """Remember that `Approval Requested` was published."""
     write(update_request(KIND, approval_id, set_={"announced_at": format_instant(now)}))
