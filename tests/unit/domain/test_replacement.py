@@ -157,11 +157,11 @@ def test_the_next_move(step, fields, held, move, outcome):
 
 
 @pytest.mark.parametrize(
-    ("now", "unresolved", "move"), [(END + DAY, None, Move.STOP), (NOW, "cr-0a1#2026-05-04T11:30:00Z", Move.WAIT)]
+    ("now", "in_the_way", "move"), [(END + DAY, None, Move.STOP), (NOW, "cr-0a1#2026-05-04T11:30:00Z", Move.WAIT)]
 )
-def test_too_late_or_blocked_by_another_order(now, unresolved, move):
+def test_too_late_or_blocked_by_another_order(now, in_the_way, move):
     found = BlockReconciliation(Step.ORDER, "nothing")
-    facts = {"end": END, "account": old().owner_id, "payment_margin": MARGIN, "now": now, "unresolved": unresolved}
+    facts = {"end": END, "account": old().owner_id, "payment_margin": MARGIN, "now": now, "in_the_way": in_the_way}
     assert replacement_move(record(), old(), found, **facts).move is move
 
 
