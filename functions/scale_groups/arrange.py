@@ -1,18 +1,20 @@
 """Makes the groups of one block match its calendar: read everything, plan each group, write what differs, read it back."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from botocore.exceptions import ClientError
 
 from blockkeeper.aws import ec2
-from blockkeeper.aws.auto_scaling import HANDLER_TAG, OWN_HOOK, AutoScaling
+from blockkeeper.aws.auto_scaling import HANDLER_TAG, OWN_HOOK, OWN_VALUE, AutoScaling
 from blockkeeper.aws.environments import list_environments
 from blockkeeper.aws.group_errors import GroupBusyError, GroupChangingError, GroupRefusedError
 from blockkeeper.aws.look import Look, Service
 from blockkeeper.domain.calendar import (
+    MISSING_FOR,
     SETTLED,
     Action,
     GroupBlock,
@@ -173,9 +175,9 @@ class Enrolled:
             ClientError: a block, or an instance type, could not be read.
             UnreadableReservationError: one of them cannot be read, so the group's sizes over time are unknown.
         """
-        name = label.rpartition("/")[2]
+        name = re.compile(rf"(?<![\w.-]){re.escape(label.rpartition('/')[2])}(?![\w.-])")
         for record in self._unreadable:
-            if name in str(record.get("groups")):
+            if name.search(str(record.get("groups"))):
                 raise UnreadableReservationError(
                     f"record {record['PK']} names this group and cannot be read; what is armed stays armed"
                     " (mend or delete the record)"
@@ -315,7 +317,8 @@ def _hook_steps(group: GroupFacts, wanted: timedelta | None, scaling: AutoScalin
     if wanted is not None and (group.own_hook != wanted or group.handler_tag is None):
         text = f"lifecycle hook {OWN_HOOK} of {wanted.total_seconds():.0f} s and tag {HANDLER_TAG} put"
         return [(lambda: scaling.put_hook(group, wanted), [text])]
-    if wanted is None and group.own_hook is not None:
+    # The tag by itself: its deletion may have failed after the hook's.
+    if wanted is None and (group.own_hook is not None or group.handler_tag == OWN_VALUE):
         return [(lambda: scaling.remove_hook(group), [f"lifecycle hook {OWN_HOOK} taken away"])]
     return []
 
@@ -336,14 +339,14 @@ def _arrange_by_looking(group: Group, enrolled: Enrolled, service: Service) -> A
             result.come_by((look.scale_down_at or now) + SETTLED)
         if plan.sizes_now is not None and look.changing is None:
             sizes, text = plan.sizes_now, _sizes_text(look.facts, plan)
-            _write([(lambda: service.set_sizes(group, sizes), [text])], result)
-            look = service.look(group)
-            result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
+            try:
+                _write([(lambda: service.set_sizes(group, sizes), [text])], result)
+            except GroupChangingError as error:
+                look = replace(look, changing=str(error))
+            else:
+                look = service.look(group)
+                result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
         _note_pending(plan, look, result, now)
-    except GroupChangingError as error:
-        result.pending = True
-        result.come_by(now + CHANGE_TAKES)
-        result.notes.append(str(error))
     except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
         result.busy = isinstance(error, GroupBusyError)
         result.problem(str(error))
@@ -351,7 +354,7 @@ def _arrange_by_looking(group: Group, enrolled: Enrolled, service: Service) -> A
 
 
 def _note_pending(plan: Plan, look: Look, result: Arranged, now: datetime) -> None:
-    """Say whether what was planned stands: while the service is at it, nobody knows."""
+    """Say whether what was planned stands: while the service is at it, nobody knows; a change without end is a problem."""
     sizes, wanted = look.facts.sizes, plan.sizes_now
     stands = wanted is None or all(
         want in (None, have)
@@ -362,9 +365,16 @@ def _note_pending(plan: Plan, look: Look, result: Arranged, now: datetime) -> No
     if look.changing is None and stands:
         result.arranged = True
         return
-    result.pending = True
     result.come_by(now + CHANGE_TAKES)
-    result.notes.append(look.changing or f"shows sizes {sizes} after {wanted} were set")
+    said = look.changing or f"shows sizes {sizes} after {wanted} were set"
+    if wanted is not None and plan.unfinished_since is not None and now >= plan.unfinished_since + MISSING_FOR:
+        since = format_instant(plan.unfinished_since)
+        result.problem(
+            f"its sizes are {sizes}; since {since} it should have {wanted}, but {said} (end what changes it)"
+        )
+        return
+    result.pending = True
+    result.notes.append(said)
 
 
 def _write(steps: Iterable[Step], result: Arranged) -> None:

@@ -20,6 +20,7 @@ in vCPUs, and its desired size is Batch's own (Batch User Guide, "Perform scalin
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -30,6 +31,8 @@ from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
 
 PREFIX = "blockkeeper-"
+# Somebody else's name may begin with our prefix, too.
+_OURS = re.compile(rf"{PREFIX}cr-[0-9a-z]+-(?:start|end)")
 MINUTE = timedelta(minutes=1)
 # EC2 may show a block as scheduled for some minutes after its start (case B36: four). Launches until then fail, and after each
 # failure Auto Scaling waits longer before it tries again, so an early action can be slower than a late one. A sweep that finds the
@@ -56,6 +59,9 @@ SHORTEST_PAUSE = MINUTE
 LONGEST_PAUSE = timedelta(hours=1)
 # While a group drains it is looked at so often, since another scaler may grow it again (case B29).
 DRAIN_LOOK = timedelta(minutes=5)
+# Heartbeat of the longest lifecycle hook that Auto Scaling takes (PutLifecycleHook). So long before a scale-in without hooks a
+# group is looked at once more: somebody may have put a hook on it since its end was armed.
+LONGEST_HOOK = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ class Action:
     @property
     def ours(self) -> bool:
         """Whether Blockkeeper made it."""
-        return self.name.startswith(PREFIX)
+        return _OURS.fullmatch(self.name) is not None
 
     @property
     def reservation_id(self) -> str:
@@ -188,6 +194,7 @@ class Plan:
         sizes_now: sizes to set at once; None when the group is as it should be, or no boundary has passed yet.
         check_at: when to look again whether the sizes are right; None when nothing is to come. It has passed, and stays the same,
             while something is unfinished: then each sweep looks.
+        unfinished_since: the last boundary that has passed and is unfinished.
         look_at: the next moment at which a look is of use; always to come.
         findings: what a person must mend, in words.
         notes: what a person may want to know.
@@ -199,6 +206,7 @@ class Plan:
     actions: tuple[Action, ...] = ()
     sizes_now: Sizes | None = None
     check_at: datetime | None = None
+    unfinished_since: datetime | None = None
     look_at: datetime | None = None
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -329,7 +337,7 @@ def overbooked(environment: Environment, reservation: Reservation) -> str | None
 
 def scaling_due(environment: Environment, reservation: Reservation, now: datetime) -> bool:
     """Whether scale-groups has something to do for a block: the facts changed since it last ran, or a boundary is to be checked."""
-    if not environment.groups and environment.groups_armed is None:
+    if not environment.has_groups:
         return False
     if environment.groups_armed != fingerprint(environment, reservation):
         return True
@@ -538,9 +546,12 @@ def _next_looks(
     boundaries = [
         at + settled for span in spans for at in (span.starts, span.drains) if at is not None and at + settled > now
     ]
+    last_chances = [(span.deadlines.drain_at(LONGEST_HOOK), span.drains) for span in spans]
+    boundaries += [at for at, drains in last_chances if now < at < drains]
     drained = [span for span in spans if span.drains <= now + SOON]
     open_ = [*unfinished, *(span.drains for span in drained)]
     plan.check_at = min(open_ or boundaries, default=None)
+    plan.unfinished_since = max(open_, default=None)
     looks = boundaries + [now + min(max(now - at, SHORTEST_PAUSE), LONGEST_PAUSE) for at in unfinished]
     for span in drained:
         last_look = span.deadlines.terminates_at - LAST_LOOK

@@ -321,7 +321,9 @@ def lifecycle_hooks(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: st
     for block in blocks:
         reservation = block.reservation
         deadlines = Deadlines(end=reservation.end, ultraserver=reservation.ultraserver)
-        start = max(reservation.start or now, now) if reservation.state == "active" else reservation.start or now
+        # While the block runs only what is left of it counts, unless its scale-in has come and gone.
+        runs = reservation.state == "active" and setup.desired > 0
+        start = max(reservation.start or now, now) if runs else reservation.start or now
         if longest is not None and longest.heartbeat >= block.drain and deadlines.drain_at(longest.heartbeat) <= start:
             problem = (
                 f"lifecycle hook {longest.name} may wait {_seconds(longest)} s, longer than {reservation.reservation_id} leaves"

@@ -157,6 +157,11 @@ class Environment:
     version: int = 0
 
     @property
+    def has_groups(self) -> bool:
+        """Whether there are groups to arrange: those that it names, and those that it named and that may still be armed."""
+        return bool(self.groups or self.groups_followed) or self.groups_armed is not None
+
+    @property
     def wanted_hours(self) -> int:
         """Hours of the wanted extension."""
         return extension_hours(self.extend_by_days)

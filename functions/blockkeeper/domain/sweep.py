@@ -171,7 +171,7 @@ def _starts(
         name = extension_name(reservation.reservation_id, reservation.end)
         end_date = format_instant(reservation.end)
         starts.append({"workflow": "extend-block", "name": name, "input": {**block, "end_date": end_date}})
-    if scale_until is not None and (environment.groups or environment.groups_armed is not None):
+    if scale_until is not None and environment.has_groups:
         name = scaling_name(reservation.reservation_id, target.account, reservation.end, now)
         given = {**block, "until": format_instant(scale_until)}
         starts.append({"workflow": "scale-groups", "name": name, "input": given})

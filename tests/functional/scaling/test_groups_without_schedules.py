@@ -129,6 +129,37 @@ def test_an_update_that_comes_first_by_a_hair_is_waited_for(story):
     assert execution.status == "SUCCEEDED"
 
 
+def test_a_change_that_never_ends_is_reported_once_instances_should_long_be_there(live):
+    live.block()
+    live.node_group()
+    live.enrol(groups=[GPU])
+    live.world.run_until(at(11, 20, day=3))
+    live.market.node_groups.by_key[ACCOUNT, REGION, "ml", "gpu"].update = "somebody-elses"
+    live.world.run_until(at(11, 40, day=3))
+    assert "groups_error" not in live.record(), "any update takes minutes"
+    live.world.run_until(at(11, 48, day=3))
+    error = live.record()["groups_error"]
+    assert "ml/gpu: its sizes are 0/1/0; since 2026-05-03T11:30:00Z it should have 0/4/4, but" in error
+    assert "ResourceInUseException" in error
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize(
+    "operation", ["DescribeCapacityReservations", "DescribeComputeEnvironments", "UpdateComputeEnvironment"]
+)
+def test_a_throttle_of_minutes_at_the_boundary_does_not_leave_the_drain_to_the_next_sweep(live, operation):
+    live.block()
+    live.compute_environment(asked_vcpus=1000)
+    live.enrol(groups=[TRAINING])
+    live.world.run_until(at(10, 52))
+    assert live.vcpus()[1] == 768
+    live.market.faults.add(kind="throttle", operation=operation, times=None)
+    live.world.run_until(at(10, 56))
+    live.market.faults.clear()
+    live.world.run_until(at(10, 58))
+    assert live.vcpus()[1] == 0
+
+
 def test_without_a_watch_a_change_in_progress_is_left_to_the_next_sweep(story):
     story.block()
     story.compute_environment(max_vcpus=192)

@@ -13,6 +13,9 @@ from local.engine.world import ACCOUNT, REGION
 
 from .conftest import END, NOW, START, at, problems
 
+# So long a service that stays busy is tried again.
+BUSY = timedelta(minutes=6)
+
 
 def test_start_and_end_are_armed_told_and_noted(story):
     story.block()
@@ -241,6 +244,27 @@ def test_case_b32_a_group_whose_other_block_cannot_be_read_keeps_what_is_armed(s
     assert any("record broken names this group and cannot be read" in problem for problem in problems(execution))
 
 
+def test_an_unreadable_record_of_a_group_with_a_longer_name_holds_nothing_up(story):
+    story.block()
+    story.group()
+    story.enrol()
+    story.enrol("broken", groups=["train-2", "my.train"], capacity_block_id="cr-0b2", extend_by_days="many")
+    assert problems(story.run()) == []
+    assert set(story.armed()) == {START, END}
+
+
+def test_another_ones_action_may_begin_with_our_prefix(story):
+    story.block()
+    story.group()
+    story.enrol()
+    name = "blockkeeper-nightly-backup"
+    story.scaling.put_scheduled_update_group_action(
+        AutoScalingGroupName="train", ScheduledActionName=name, StartTime=at(3, 0, day=3), DesiredCapacity=0
+    )
+    story.run()
+    assert set(story.armed()) == {START, END, name}
+
+
 def test_case_b36_the_size_is_set_as_soon_as_the_block_is_there(story):
     story.block(delivered_after_minutes=4)
     story.group()
@@ -294,6 +318,7 @@ def test_a_service_that_stays_busy_ends_in_fail_and_the_other_group_is_done(stor
     story.world.run_until(at(11, 31, day=3))
     story.market.faults.add(kind="throttle", operation="UpdateAutoScalingGroup", times=None)
     execution = story.run()
+    story.world.run_for(BUSY)
     assert execution.status == "FAILED"
     assert execution.error == "GroupBusyError"
     assert set(story.armed("x")) == {END}
@@ -308,6 +333,7 @@ def test_an_action_that_does_not_stand_after_it_was_written_is_no_success(story)
     story.enrol()
     story.market.schedules.put = lambda *_: None
     execution = story.run()
+    story.world.run_for(BUSY)
     assert execution.error == "GroupBusyError"
     assert f"train: does not show what was written: {START}, {END}" in execution.cause
     assert "groups_armed" not in story.record()
@@ -320,6 +346,7 @@ def test_sizes_that_do_not_stand_after_they_were_set_are_no_success(story):
     story.world.run_until(at(11, 31, day=3))
     story.market.groups.resize = lambda *_: None
     execution = story.run()
+    story.world.run_for(BUSY)
     assert execution.error == "GroupBusyError"
     assert "train: shows sizes 0/0/0 after 0/4/4 were set" in execution.cause
 
@@ -367,6 +394,7 @@ def test_case_b18_a_read_that_fails_is_not_nothing_there(story):
     before, record = story.armed(), story.record()
     story.market.faults.add(kind="denied", operation="DescribeCapacityReservations", times=None)
     execution = story.run()
+    story.world.run_for(BUSY)
     assert execution.status == "FAILED"
     assert execution.path[-1] == "Groups not arranged"
     assert story.armed() == before

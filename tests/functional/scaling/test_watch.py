@@ -150,6 +150,36 @@ def test_a_group_that_is_taken_off_the_record_loses_our_hook(story):
 
 
 @pytest.mark.usefixtures("no_pauses")
+def test_a_tag_whose_deletion_failed_after_the_hooks_goes_in_the_next_run(story):
+    story.block()
+    story.group()
+    story.enrol(groups=[{"auto_scaling_group": "train", "terminate_hook_minutes": 10}])
+    story.run()
+    story.enrol(groups=["train"])
+    story.market.faults.add(kind="denied", operation="DeleteTags", times=1)
+    story.run()
+    assert (hooks(story), tags(story)) == ({}, {TAG: ("blockkeeper", True)})
+    story.run()
+    assert tags(story) == {}
+
+
+def test_case_b08_a_hook_that_comes_after_the_end_was_armed_is_seen_in_time_for_it(live):
+    live.block()
+    live.group()
+    live.enrol()
+    live.world.run_until(at(20, 0, day=3))
+    live.scaling.put_lifecycle_hook(
+        LifecycleHookName="drain",
+        AutoScalingGroupName="train",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        HeartbeatTimeout=3600,
+    )
+    live.world.run_until(at(9, 50))
+    # T - 30 min - the hook's hour - 2 min - 5 min; it was 10:53 before.
+    assert live.armed()[END][0] == at(9, 53)
+
+
+@pytest.mark.usefixtures("no_pauses")
 def test_a_hook_that_may_not_be_put_keeps_nothing_else_from_being_armed(story):
     story.block()
     story.group()

@@ -169,6 +169,9 @@ def test_case_b08_hooks_against_the_time_and_against_the_drain():
     assert look(hour, soon) == [(Check.LIFECYCLE_HOOK, E)]
     (found,) = look_at_group(hour, [GroupBlock(soon)], SUBJECT, NOW)
     assert "lifecycle hook slow may wait 3600 s" in found.problem
+    drained = replace(hour, maximum=0, desired=0)
+    assert look(drained, soon) == [], "its scale-in has come and gone"
+    assert look(drained, replace(soon, start=NOW - timedelta(minutes=10))) == [(Check.LIFECYCLE_HOOK, E)]
     assert look(replace(SETUP, hooks=(DRAIN,)), drain=5) == []
     assert look(replace(SETUP, hooks=(DRAIN,)), drain=10) == [(Check.LIFECYCLE_HOOK, W)]
     assert look(SETUP, drain=10) == [(Check.LIFECYCLE_HOOK, W)], "a drain that waits in nothing"

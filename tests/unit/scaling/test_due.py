@@ -79,6 +79,12 @@ def test_groups_that_are_taken_off_a_record_are_due_once_more(environment):
     assert not scaling_due(replace(bare, groups_armed=None), BLOCK, NOW)
 
 
+def test_groups_that_are_taken_off_while_another_could_not_be_arranged_are_due_until_they_are_disarmed(environment):
+    bare = replace(environment, groups=(), groups_followed=("train", "missing"))
+    assert scaling_due(bare, BLOCK, NOW)
+    assert not scaling_due(armed(replace(bare, groups_followed=())), BLOCK, NOW)
+
+
 def test_the_order_of_groups_and_facts_without_weight_change_nothing(environment):
     two = replace(environment, groups=(Group(auto_scaling_group="x"), Group(auto_scaling_group="y")))
     turned = replace(two, groups=two.groups[::-1], name="other", extend_by_days=7)
