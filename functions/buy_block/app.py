@@ -9,6 +9,7 @@ from blockkeeper.aws import ec2, ledger, rate, table
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_block
+from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.ledger import IN_THE_WAY, SENT_STATES, Purchase, Step
 from blockkeeper.domain.money import parse_usd
@@ -52,6 +53,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
             # Taken, whatever became of its payment.
             ledger.mark_bought(key, now, found.reason)
+        if found.step is Step.PAYMENT_FAILED:
+            unpaid = Extension(purchase.offering_id, FAILED, end, purchase.new_end, fee=None)
+            ledger.record_payment(key, unpaid, now)
         if found.step is Step.UNKNOWN:
             ledger.mark_unknown(key, now, found.reason)
     if found.step is Step.ADOPT:

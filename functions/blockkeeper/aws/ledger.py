@@ -269,12 +269,16 @@ def mark_unknown(ledger_id: str, now: datetime, reason: str) -> None:
 
 
 def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> None:
-    """INTENT, SENT or UNKNOWN -> REFUSED, and give the fee back to the budgets that had reserved it: all of it, or none."""
+    """INTENT, SENT or UNKNOWN -> REFUSED, and give the fee back to the budgets that had reserved it: all of it, or none.
+
+    What is released as SENT may be UNKNOWN by now: another run has looked meanwhile, and whoever sent the order knows better.
+    """
     item = table.get_item(KIND, ledger_id)
     if item is None:
         raise TakenElsewhereError(f"{ledger_id} is not there any more")
+    allowed = (was, PurchaseState.UNKNOWN) if was is PurchaseState.SENT else (was,)
     requests = [
-        _moved(ledger_id, (was,), PurchaseState.REFUSED, now, reason=reason),
+        _moved(ledger_id, allowed, PurchaseState.REFUSED, now, reason=reason),
         *_spend(item, -parse_usd(item["upfront_fee"])),
     ]
     if was is not PurchaseState.INTENT:

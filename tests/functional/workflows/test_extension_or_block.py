@@ -75,3 +75,14 @@ def test_after_a_payment_that_failed_the_other_way_is_free(plan_b):
     execution = plan_b.replace()
     plan_b.world.run_until_idle()
     assert execution.output["outcome"] == "replaced"
+
+
+def test_a_payment_that_failed_before_the_buyer_could_look_gives_its_money_back(plan_b):
+    plan_b.world.market.faults.add(kind="payment_failure", operation="PurchaseCapacityBlock")
+    plan_b.world.engine.crash("BuyBlock", when="after")
+    plan_b.world.engine.crash("BuyBlock", 2, when="before", times=4)
+    plan_b.without_extension()
+    execution = plan_b.replace()
+    plan_b.world.run_until_idle()
+    assert (execution.error, len(plan_b.purchases())) == ("PaymentFailed", 1)
+    assert plan_b.reserved() == 0

@@ -6,6 +6,8 @@ from decimal import Decimal
 import pytest
 
 from blockkeeper.aws import ledger
+from blockkeeper.aws.order import order_once
+from blockkeeper.aws.purchase import Answer, Order
 from blockkeeper.domain.budget import Limits
 from blockkeeper.domain.offering import Offering
 from local.engine.world import ACCOUNT
@@ -135,3 +137,19 @@ def test_of_two_orders_for_a_block_at_two_ends_only_one_is_sent(own_table):
     assert ledger.unresolved("cr-0a1") == keys[1]
     ledger.release(keys[1], ledger.PurchaseState.SENT, "refused", now)
     assert (ledger.unresolved("cr-0a1"), own_table.reserved()) == (None, 100)
+
+
+def test_a_refusal_counts_although_another_run_has_found_nothing_meanwhile(own_table, monkeypatch):
+    """Run B looks while A's order is on its way, and writes UNKNOWN; A then hears that EC2 refused."""
+    monkeypatch.setenv("PURCHASE_MODE", "live")
+    monkeypatch.setenv("MONTHLY_LIMIT", "1000")
+    key, now = "cr-0a1#2026-05-04T11:30:00Z", END - DAY
+
+    def call(*, live):
+        assert live
+        ledger.mark_unknown(key, now, "the order was sent and EC2 shows neither an extension nor a refusal")
+        return Order(Answer.REFUSED, "EC2 refused the order: IncorrectState", "IncorrectState")
+
+    assert order_once(key, intent(END), None, call, now)[0] == "refused"
+    assert own_table.item("purchase", key)["state"] == "REFUSED"
+    assert (ledger.unresolved("cr-0a1"), own_table.reserved()) == (None, 0)
