@@ -163,12 +163,13 @@ def _end(key: str, claim: Claim | None, purchase: Purchase, entry: dict[str, Any
         output.show_json(facts)
         return
     name = entry.get("environment") or entry["reservation_id"]
+    again = f"`blockkeeper extend {name}`"
+    if end_of(key) is None:
+        again = 'replace-block, started again (docs/operations.md, "A failed replacement"),'
     if claim is Claim.BOUGHT:
-        output.say(f"{key} is BOUGHT; `blockkeeper extend {name}` follows its payment and moves the groups")
+        output.say(f"{key} is BOUGHT; {again} follows its payment and moves the groups")
     elif claim is Claim.NOT_BOUGHT:
-        output.say(
-            f"{key} is REFUSED, and {format_usd(purchase.fee)} is back in the budget; `blockkeeper extend {name}` tries again"
-        )
+        output.say(f"{key} is REFUSED, and {format_usd(purchase.fee)} is back in the budget; {again} tries again")
     elif purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
         output.say(f"{key} is {purchase.state}: there is nothing to resolve")
     elif seen.evidence is not None:
