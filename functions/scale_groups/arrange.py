@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from blockkeeper.aws import ec2
 from blockkeeper.aws.auto_scaling import HANDLER_TAG, OWN_HOOK, OWN_VALUE, AutoScaling
@@ -33,6 +33,9 @@ NO_GROUP = "is no Auto Scaling group of this account and Region (correct auto_sc
 _NOT_FOUND = "InvalidCapacityReservationId"
 # EKS and Batch carry out a change within a minute or two.
 CHANGE_TAKES = timedelta(minutes=1)
+
+# What stops one group and no other. EC2's own errors are about another block that the group follows, or about an instance type.
+_ONE_GROUPS_OWN = (GroupBusyError, GroupRefusedError, UnreadableReservationError, ClientError, BotoCoreError)
 
 Step: TypeAlias = tuple[Callable[[], None], list[str]]
 """A write, and what it changes in words."""
@@ -290,8 +293,8 @@ def _arrange(group: GroupFacts, enrolled: Enrolled, scaling: AutoScaling, now: d
             seen = after if followed.hook is None else after.with_hook(OWN_HOOK, followed.hook)
             later = plan_group(followed.blocks, seen, others, now)
             plan.check_at, plan.look_at = later.check_at, later.look_at
-    except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
-        result.busy = isinstance(error, GroupBusyError)
+    except _ONE_GROUPS_OWN as error:
+        result.busy = not isinstance(error, (GroupRefusedError, UnreadableReservationError))
         result.problem(str(error))
         return result
     result.arranged = True
@@ -347,8 +350,8 @@ def _arrange_by_looking(group: Group, enrolled: Enrolled, service: Service) -> A
                 look = service.look(group)
                 result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
         _note_pending(plan, look, result, now)
-    except (GroupBusyError, GroupRefusedError, UnreadableReservationError) as error:
-        result.busy = isinstance(error, GroupBusyError)
+    except _ONE_GROUPS_OWN as error:
+        result.busy = not isinstance(error, (GroupRefusedError, UnreadableReservationError))
         result.problem(str(error))
     return result
 

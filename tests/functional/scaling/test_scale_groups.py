@@ -253,6 +253,23 @@ def test_an_unreadable_record_of_a_group_with_a_longer_name_holds_nothing_up(sto
     assert set(story.armed()) == {START, END}
 
 
+def test_a_group_whose_other_block_ec2_does_not_tell_stops_no_other_group(story):
+    story.block()
+    story.block("cr-0b2")
+    story.group("x")
+    story.group("y")
+    story.enrol(groups=["x", "y"])
+    story.enrol("other", groups=[{"auto_scaling_group": "x", "instances": 1}], capacity_block_id="cr-0b2")
+    fault = {"operation": "DescribeCapacityReservations", "reservation_id": "cr-0b2"}
+    story.market.faults.add(kind="denied", times=None, **fault)
+    execution = story.run()
+    assert (story.armed("x"), set(story.armed("y"))) == ({}, {START, END})
+    story.market.faults.clear()
+    story.world.run_for(BUSY)
+    assert execution.status == "SUCCEEDED"
+    assert START in story.armed("x")
+
+
 def test_another_ones_action_may_begin_with_our_prefix(story):
     story.block()
     story.group()
