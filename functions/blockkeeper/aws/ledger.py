@@ -278,7 +278,7 @@ def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> N
         raise TakenElsewhereError(f"{ledger_id} is not there any more")
     allowed = (was, PurchaseState.UNKNOWN) if was is PurchaseState.SENT else (was,)
     requests = [
-        _moved(ledger_id, allowed, PurchaseState.REFUSED, now, reason=reason),
+        _moved(ledger_id, allowed, PurchaseState.REFUSED, now, of=item, reason=reason),
         *_spend(item, -parse_usd(item["upfront_fee"])),
     ]
     if was is not PurchaseState.INTENT:
@@ -345,7 +345,7 @@ def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetim
         now,
         reason=f"resolved as {claim.value} by {who}: {reason}",
         resolutions=[*item.get("resolutions", []), word],
-        **({"bought_at": format_instant(now)} if bought else {}),
+        bought_at=format_instant(now) if bought else None,
     )
     back = [] if bought or not item else _spend(item, -parse_usd(item["upfront_fee"]))
     try:
@@ -389,14 +389,25 @@ def _give_back(ledger_id: str, *, bought: bool = False) -> table.Item:
 
 
 def _moved(
-    ledger_id: str, allowed: tuple[PurchaseState, ...], to: PurchaseState, now: datetime, **more: Any
+    ledger_id: str,
+    allowed: tuple[PurchaseState, ...],
+    to: PurchaseState,
+    now: datetime,
+    *,
+    of: table.Item | None = None,
+    **more: Any,
 ) -> table.Item:
-    values = {f":was{i}": state for i, state in enumerate(allowed)}
+    """`of`: the entry as it was read, whose fee goes back; another run may have put its own attempt in its place."""
+    values: dict[str, Any] = {f":was{i}": state for i, state in enumerate(allowed)}
+    condition = f"#state IN ({', '.join(values)})"
+    if of is not None:
+        condition += " AND #upfront_fee = :fee AND #budgets = :budgets"
+        values |= {":fee": of["upfront_fee"], ":budgets": of["budgets"]}
     return table.update_request(
         KIND,
         ledger_id,
         set_={"state": to, "updated_at": format_instant(now), **more},
-        condition=f"#state IN ({', '.join(values)})",
+        condition=condition,
         values=values,
     )
 

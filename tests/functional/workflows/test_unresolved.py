@@ -1,14 +1,16 @@
 """An order whose outcome is not known blocks every further purchase for its block, until EC2 or a person tells its outcome."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from blockkeeper.aws import ledger
+from blockkeeper.aws import ledger, table
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import Answer, Order
 from blockkeeper.domain.budget import Limits
+from blockkeeper.domain.ledger import PurchaseState
 from blockkeeper.domain.offering import Offering
 from local.engine.world import ACCOUNT
 
@@ -153,3 +155,21 @@ def test_a_refusal_counts_although_another_run_has_found_nothing_meanwhile(own_t
     assert order_once(key, intent(END), None, call, now)[0] == "refused"
     assert own_table.item("purchase", key)["state"] == "REFUSED"
     assert (ledger.unresolved("cr-0a1"), own_table.reserved()) == (None, 0)
+
+
+def test_money_of_another_runs_attempt_is_not_given_back(own_table, monkeypatch):
+    """Between reading the entry and releasing it another run releases it, and puts a cheaper attempt in its place."""
+    key, now, limits, read = "cr-0a1#2026-05-04T11:30:00Z", END - DAY, Limits(Decimal(1000)), table.get_item
+    ledger.intend(key, replace(intent(END), offering=Offering("cbe-0", 24, END + DAY, Decimal(300))), None, limits, now)
+
+    def late(kind, item_id):
+        item = read(kind, item_id)
+        monkeypatch.setattr(table, "get_item", read)
+        ledger.release(key, PurchaseState.INTENT, "an earlier run stopped", now)
+        ledger.intend(key, intent(END), ledger.read(key), limits, now)
+        return item
+
+    monkeypatch.setattr(table, "get_item", late)
+    with pytest.raises(ledger.TakenElsewhereError):
+        ledger.release(key, PurchaseState.INTENT, "an earlier run stopped", now)
+    assert own_table.reserved() == 100
