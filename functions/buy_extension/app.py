@@ -11,7 +11,7 @@ from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
-from blockkeeper.domain.extension import Extension
+from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, PurchaseState, Step, reconcile, settlement
 from blockkeeper.domain.money import parse_usd
@@ -82,6 +82,9 @@ def _settle(
     state, reason = verdict
     if state is PurchaseState.BOUGHT:
         ledger.mark_bought(key, now, reason)
+        for each in history:
+            if each.offering_id == purchase.offering_id and each.starts == end and each.status in {SUCCEEDED, FAILED}:
+                ledger.record_payment(key, each, now)
     else:
         ledger.release(key, purchase.state, reason, now)
     return True

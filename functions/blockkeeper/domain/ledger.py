@@ -123,7 +123,12 @@ def settlement(
     """
     if purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
         return None
-    found = reconcile(purchase, extensions, reservation, end)
+    shown = tuple(extensions)
+    ours = extension_from((each for each in shown if each.offering_id == purchase.offering_id), end)
+    if ours is not None:
+        # Even when its payment failed and somebody else's extension from the same end was taken after it.
+        return PurchaseState.BOUGHT, f"EC2 shows our order as {ours.status}"
+    found = reconcile(purchase, shown, reservation, end)
     if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
         return PurchaseState.BOUGHT, found.reason
     theirs = found.extension

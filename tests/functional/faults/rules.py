@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 PURCHASE = "PurchaseCapacityBlockExtension"
+PURCHASE_BLOCK = "PurchaseCapacityBlock"
 # The answers after which EC2 may have taken an order; any other code is a refusal.
 _PERHAPS_TAKEN = (None, "LostAnswer", "InternalError")
 _ALARMED = ("DetectExpiry", "ExtendBlock", "ScaleGroups", "ReplaceBlock")
@@ -29,6 +30,9 @@ class Vote:
     ceiling: Decimal
     dry_run: bool
     """Whether the person was told that no money moves."""
+    new_start: datetime | None = None
+    """When the new block would start, and where; None when the question was about an extension."""
+    zone: str | None = None
 
 
 def vote_of(story, approval_id, before, at):
@@ -45,6 +49,8 @@ def vote_of(story, approval_id, before, at):
             instant(item["new_end"]),
             Decimal(item["ceiling"]),
             item.get("dry_run") is True,
+            instant(item["new_start"]) if "new_start" in item else None,
+            item.get("availability_zone"),
         )
         for who, decision in item.get("votes", {}).items()
         if who not in (before or {}).get("votes", {})
@@ -59,7 +65,7 @@ class People:
     policies: dict[str, dict] = field(default_factory=dict)
     """The records as they are now; each purchase is judged when it is first seen, so look after every change."""
     judged: list = field(default_factory=list)
-    """Extensions that were allowed when they were bought."""
+    """What was allowed when it was bought."""
     used: set = field(default_factory=set)
     """Questions whose yes was used."""
     lies: list = field(default_factory=list)
@@ -87,9 +93,74 @@ def instant(text):
     return datetime.fromisoformat(text)
 
 
+@dataclass(frozen=True)
+class Bought:
+    """What EC2 took of ours: an extension, or a new block in place of an old one."""
+
+    key: str
+    """The id that its ledger entry must have."""
+    thing: object
+    """EC2's own object."""
+    offering_id: str
+    fee: Decimal
+    at: datetime
+    failed: bool
+    """Its payment failed."""
+    block: str
+    end: datetime
+    """The block and the end that it was bought for."""
+    hours: float
+    new_end: datetime
+    new_start: datetime | None = None
+    zone: str | None = None
+
+    def __str__(self):
+        what = "an extension" if self.new_start is None else "a new block"
+        return f"{what} for {self.block} and {self.end:%m-%d %H:%M}, bought at {self.at:%m-%d %H:%M} for {self.fee}"
+
+
 def ours(story, people):
-    """Extensions that EC2 took, and that nobody bought in the console."""
-    return [each for each in story.world.market.extensions._bought if not _among(each, people.by_hand)]
+    """Extensions and blocks that EC2 took, and that nobody bought in the console."""
+    extensions = (each for each in story.world.market.extensions._bought if not _among(each, people.by_hand))
+    return [*map(_extension, extensions), *_new_blocks(story)]
+
+
+def _extension(each):
+    offering = each.offering
+    return Bought(
+        _key(*_end(offering)), each, offering.offering_id, Decimal(offering.fee), each.purchased,
+        each.status == "payment-failed", *_end(offering), offering.hours, offering.end,
+    )  # fmt: skip
+
+
+def _new_blocks(story):
+    """By the calls that EC2 took, each with the block that it made."""
+    blocks = {}
+    for block in story.world.market.blocks.all():
+        blocks.setdefault(block.tags.get("blockkeeper:purchase"), []).append(block)
+    for key in filter(None, blocks):
+        taken = [call for call in _block_orders(story, key) if call.error in _PERHAPS_TAKEN]
+        for block in blocks[key]:
+            call = next(call for call in taken if call.at == block.created)
+            offering = story.world.market.offerings._shown[call.params["CapacityBlockOfferingId"]]
+            reservation_id, end, _ = key.split("#")
+            yield Bought(
+                key, block, offering.offering_id, Decimal(offering.fee), block.created, block.state == "payment-failed",
+                reservation_id, instant(end), (block.end - block.start) / timedelta(hours=1), block.end, block.start,
+                block.availability_zone,
+            )  # fmt: skip
+
+
+def _block_orders(story, key=None):
+    """Live orders of a new block, under one ledger entry's id or under any."""
+    for call in story.world.market.calls:
+        if call.operation == PURCHASE_BLOCK and not call.params.get("DryRun") and key in (None, _tag(call)):
+            yield call
+
+
+def _tag(call):
+    tags = [tag for spec in call.params.get("TagSpecifications", []) for tag in spec["Tags"]]
+    return next((tag["Value"] for tag in tags if tag["Key"] == "blockkeeper:purchase"), None)
 
 
 def broken_rules(story, people, *, live=True, limit=Decimal(50000), final=False, tended=False):
@@ -113,9 +184,12 @@ def broken_rules(story, people, *, live=True, limit=Decimal(50000), final=False,
 
 def _bought_once(story, people):
     """Rule 1: and after an order that EC2 may have taken, none is sent for the same block and end."""
-    for (block, end), count in Counter(_end(each.offering) for each in ours(story, people)).items():
+    bought = ours(story, people)
+    for key, count in Counter(each.key for each in bought).items():
         if count > 1:
-            yield f"rule 1: {block} was extended {count} times beyond {end:%Y-%m-%dT%H:%MZ}"
+            yield f"rule 1: {key} was bought {count} times"
+    yield from _not_both(bought, people)
+    yield from _blocks_ordered_once(story)
     offerings = story.world.market.extensions._offerings
     perhaps_taken = set()
     for call in story.world.market.calls:
@@ -130,43 +204,62 @@ def _bought_once(story, people):
             perhaps_taken.add(_end(offering))
 
 
+def _blocks_ordered_once(story):
+    perhaps_taken = set()
+    for call in _block_orders(story):
+        if _tag(call) is None or _tag(call) in perhaps_taken:
+            yield f"rule 1: an order for {_tag(call)} was sent again at {call.at:%H:%M}, or nobody could find it again"
+        if call.error in _PERHAPS_TAKEN:
+            perhaps_taken.add(_tag(call))
+
+
+def _not_both(bought, people):
+    """No extension and a new block for the same end; somebody may extend by hand afterwards, and we must see what was before."""
+    extensions = [*(each for each in bought if each.new_start is None), *map(_extension, people.by_hand)]
+    for block in bought:
+        for other in extensions if block.new_start else ():
+            same = (other.block, other.end) == (block.block, block.end) and not other.failed
+            if same and (other.at < block.at or not _among(other.thing, people.by_hand)):
+                yield f"rule 1: {block}, and {other}"
+
+
 def _allowed(story, people, *, live, limit):
     """Rules 2, 6, 7: a policy allowed it at that moment, people said yes to exactly it, and it fits into the limit."""
     months = Counter()
-    for extension in ours(story, people):
-        if extension.status != "payment-failed":
-            months[f"{extension.purchased:%Y-%m}"] += Decimal(extension.offering.fee)
-        if _among(extension, people.judged):
+    for each in ours(story, people):
+        if not each.failed:
+            months[f"{each.at:%Y-%m}"] += each.fee
+        if _among(each.thing, people.judged):
             continue
-        what = f"{_end(extension.offering)} bought at {extension.purchased:%m-%d %H:%M} for {extension.offering.fee}"
-        block = extension.offering.block.reservation_id
-        policies = [policy for policy in people.policies.values() if policy["capacity_block_id"] == block]
-        reasons = [_refusal(extension, policy, people) for policy in policies]
+        policies = [policy for policy in people.policies.values() if policy["capacity_block_id"] == each.block]
+        reasons = [_refusal(each, policy, people) for policy in policies]
         if not live:
-            yield f"rule 7: {what} in a dry run"
+            yield f"rule 7: {each} in a dry run"
         if None not in reasons:
-            yield f"rule 2: {what}: {reasons or 'no record is about the block'}"
+            yield f"rule 2: {each}: {reasons or 'no record is about the block'}"
         if live and None in reasons:
-            people.judged.append(extension)
+            people.judged.append(each.thing)
     yield from (f"rule 2: {month} cost {spent}, above {limit}" for month, spent in months.items() if spent > limit)
 
 
-def _refusal(extension, policy, people):
-    offering, fee = extension.offering, Decimal(extension.offering.fee)
-    if policy.get("max_upfront_fee") is None or fee > Decimal(policy["max_upfront_fee"]):
-        return f"above the ceiling {policy.get('max_upfront_fee')}"
-    if offering.hours not in {24 * days for days in (policy["extend_by_days"], *(policy.get("fallback_days") or ()))}:
-        return f"{offering.hours} hours were not wanted"
-    if policy.get("extend_until") and offering.end > instant(policy["extend_until"]):
+def _refusal(bought, policy, people):
+    rules = policy if bought.new_start is None else policy.get("replace") or {}
+    misfit = _misfit(bought, policy, rules)
+    if misfit:
+        return misfit
+    if rules.get("max_upfront_fee") is None or bought.fee > Decimal(rules["max_upfront_fee"]):
+        return f"above the ceiling {rules.get('max_upfront_fee')}"
+    if policy.get("extend_until") and bought.new_end > instant(policy["extend_until"]):
         return f"past extend_until {policy['extend_until']}"
     if policy.get("require_approval") is False:
         return None
     votes = [
         vote
         for vote in people.votes
-        if (vote.reservation_id, vote.current_end, vote.new_end) == (*_end(offering), offering.end)
-        and vote.at <= extension.purchased
-        and fee <= vote.ceiling
+        if (vote.reservation_id, vote.current_end, vote.new_end) == (bought.block, bought.end, bought.new_end)
+        and (vote.new_start, vote.zone) == (bought.new_start, bought.zone)
+        and vote.at <= bought.at
+        and bought.fee <= vote.ceiling
         and not vote.dry_run
     ]
     for approval in {vote.approval_id for vote in votes} - people.used:
@@ -179,20 +272,31 @@ def _refusal(extension, policy, people):
     return "nobody had said yes to it (or the yes was used before)"
 
 
+def _misfit(bought, policy, rules):
+    nearly = 0 if bought.new_start is None else 23
+    hours = [24 * days for days in (policy["extend_by_days"], *(policy.get("fallback_days") or ()))]
+    if not any(abs(bought.hours - wanted) <= nearly for wanted in hours):
+        return f"{bought.hours} hours were not wanted"
+    if bought.new_start and bought.new_start > bought.end + timedelta(hours=rules.get("max_gap_hours", 0)):
+        return f"it starts at {bought.new_start}"
+    if bought.zone not in rules.get("availability_zones", [bought.zone]):
+        return f"it is in {bought.zone}"
+    return None
+
+
 def _ledger_and_ec2(story, people, *, final, tended):
     """Rule 3: an entry says what EC2 shows, and every order of ours has its entry."""
     entries = {entry["id"]: entry for entry in story.items("purchase")}
     taken = {}
     for each in ours(story, people):
-        offering = each.offering
-        entry = entries.get(f"{offering.block.reservation_id}#{offering.start:%Y-%m-%dT%H:%M:%SZ}")
-        if entry is None or entry["state"] in ("INTENT", "REFUSED") or entry["offering_id"] != offering.offering_id:
-            yield f"ledger: EC2 took {offering.offering_id}, the entry is {entry and (entry['state'], entry['offering_id'])}"
-        elif Decimal(entry["upfront_fee"]) != Decimal(offering.fee):
-            yield f"ledger: {offering.offering_id} cost {offering.fee}, the entry says {entry['upfront_fee']}"
+        entry = entries.get(each.key)
+        if entry is None or entry["state"] in ("INTENT", "REFUSED") or entry["offering_id"] != each.offering_id:
+            yield f"ledger: EC2 took {each}, the entry is {entry and (entry['state'], entry['offering_id'])}"
+        elif Decimal(entry["upfront_fee"]) != each.fee:
+            yield f"ledger: {each}; the entry says {entry['upfront_fee']}"
         elif tended and entry["state"] != "BOUGHT":
-            yield f"ledger: EC2 took {offering.offering_id}, and the entry is still {entry['state']}"
-        taken[offering.offering_id] = each
+            yield f"ledger: EC2 took {each}, and the entry is still {entry['state']}"
+        taken[each.offering_id] = each
     for key, entry in entries.items():
         approval = entry.get("approval_id") and story.item("approval", entry["approval_id"])
         if approval and entry["state"] != "REFUSED" and approval.get("used_for") != key:
@@ -206,14 +310,14 @@ def _ledger_and_ec2(story, people, *, final, tended):
 def _budget(story, people, *, limit):
     """What is reserved is what was bought, or may have been."""
     least, most = Counter(), Counter()
-    taken = {each.offering.offering_id: each for each in ours(story, people)}
+    taken = {each.offering_id: each for each in ours(story, people)}
     for entry in story.items("purchase"):
         if entry["state"] == "REFUSED":
             continue
-        fee, extension = Decimal(entry["upfront_fee"]), taken.get(entry["offering_id"])
+        fee, bought = Decimal(entry["upfront_fee"]), taken.get(entry["offering_id"])
         for budget in entry["budgets"]:
             most[budget] += fee
-            if extension is None or extension.status != "payment-failed":
+            if bought is None or not bought.failed:
                 least[budget] += fee
     reserved = {item["id"]: Decimal(item.get("reserved", 0)) / 1_000_000 for item in story.items("budget")}
     for budget in {*reserved, *most}:
@@ -225,8 +329,12 @@ def _budget(story, people, *, limit):
 
 
 def _records(story):
-    """Rule 3: no record shows an end that EC2 does not."""
-    for record in story.items("environment"):
+    """Rule 3: no record shows an end that EC2 does not; and a new block has one record of its own."""
+    records = story.items("environment")
+    for block, count in Counter(record["capacity_block_id"] for record in records).items():
+        if count > 1:
+            yield f"{block} is enrolled {count} times"
+    for record in records:
         end = story.world.market.blocks.get(record["capacity_block_id"], "us-east-1").end
         if record.get("end_time") and record.get("status") == "EXTENDED" and instant(record["end_time"]) > end:
             yield f"rule 3: {record['id']} shows {record['end_time']}, EC2 {end}"
@@ -282,7 +390,8 @@ def told(story):
     bad = [
         event["detail-type"]
         for event in story.world.events
-        if event["source"] == "blockkeeper" and event["detail-type"] in ("Extension Failed", "Block Expiring")
+        if event["source"] == "blockkeeper"
+        and event["detail-type"] in ("Extension Failed", "Block Expiring", "Replacement Failed")
     ]
     # An outcome that nobody could be mailed rings NeedsAttention or LostEvents.
     mails = bad if len(story.world.mails()) > len(story.links()) else []
@@ -299,6 +408,10 @@ def groups_follow(story, group, end, *, at):
         if size == 0
         else f"rule 5: {group} has {size} instances at {at:%H:%M}; EC2 terminates them from {end:%H:%M} - 30"
     )
+
+
+def _key(block, end):
+    return f"{block}#{end:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _end(offering):

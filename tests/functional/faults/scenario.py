@@ -13,7 +13,7 @@ from local.engine.call_faults import Site
 from local.engine.errors import ApiError
 from local.engine.world import ACCOUNT, World
 
-from .rules import People, broken_rules, groups_follow, told, vote_of
+from .rules import People, broken_rules, groups_follow, ours, told, vote_of
 
 END = datetime(2026, 5, 4, 11, 30, tzinfo=UTC)
 BEGIN = END - timedelta(hours=6)
@@ -22,6 +22,29 @@ LASTS = timedelta(minutes=80)
 STEP = timedelta(minutes=10)
 INTENT = Site("BuyExtension", "dynamodb", "TransactWriteItems", 1)
 BLOCK, OTHER, PK, GROUP = "cr-0a1", "cr-0b2", "train", "train-nodes"
+NAME = f"{BLOCK}-20260504T1130Z"
+# What EC2 sells in place of a block that it does not extend: 46.5 hours in another zone, an hour and a half after the end.
+SUPPLY = {
+    "region": "us-east-1",
+    "availability_zone": "us-east-1b",
+    "instance_type": "p5.48xlarge",
+    "instance_count": 4,
+    "start": "2026-05-04T13:00:00Z",
+    "end": "2026-05-06T11:30:00Z",
+    "hourly_rate": "41.528",
+}
+REPLACE_BY = datetime(2026, 5, 4, 10, 55, tzinfo=UTC)
+"""The last moment to decide on that block: two hours and five minutes before it starts."""
+SUBNETS = [
+    {"subnet_id": f"subnet-{zone}", "vpc_id": "vpc-1", "region": "us-east-1", "availability_zone": f"us-east-1{zone}"}
+    | {"tags": {"tier": "private"}}
+    for zone in "ab"
+]
+NOT_EXTENDED = {
+    "extend_by_days": 2,
+    "extend_until": "2026-05-06T13:00:00Z",
+    "replace": {"max_gap_hours": 24, "max_upfront_fee": "12000"},
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +58,17 @@ class Course:
     dies_after_intent: bool = False
     payment_fails: bool = False
     room_for_one_of_two: bool = False
+    replaced: bool = False
+    """EC2 offers no extension, and a new block."""
+    groups: bool = True
+
+    @property
+    def order(self):
+        return "PurchaseCapacityBlock" if self.replaced else "PurchaseCapacityBlockExtension"
+
+    @property
+    def machine(self):
+        return "ReplaceBlock" if self.replaced else "ExtendBlock"
 
 
 COURSES = {
@@ -47,6 +81,13 @@ COURSES = {
         Course("resumed", dies_after_intent=True),
         Course("unpaid", payment_fails=True),
         Course("crowded", room_for_one_of_two=True),
+        Course("new", NOT_EXTENDED, replaced=True, groups=False),
+        Course("new_approved", NOT_EXTENDED | {"require_approval": True}, replaced=True, groups=False),
+        Course("new_refused", NOT_EXTENDED, replaced=True, groups=False, price_moves=True),
+        Course("new_lost", NOT_EXTENDED, replaced=True, groups=False, answer_lost=True),
+        Course("new_resumed", NOT_EXTENDED, replaced=True, groups=False, dies_after_intent=True),
+        Course("new_unpaid", NOT_EXTENDED, replaced=True, groups=False, payment_fails=True),
+        Course("new_pointed", NOT_EXTENDED, replaced=True),
     )
 }
 
@@ -71,27 +112,48 @@ class Telling:
         """Everything from the first sweep to past the block's end; answers what was wrong, in words."""
         parameters = {"PurchaseMode": "live", "MonthlyLimit": str(self.limit), "SenderEmail": "blockkeeper@example.com"}
         parameters["ScheduleExpression"] = "rate(1 hour)"
-        with World(BEGIN, parameters=parameters, sandboxes=self._sandboxes) as world:
+        begin = DECIDE_BY - STEP if self.course.replaced else BEGIN
+        with World(begin, parameters=parameters, sandboxes=self._sandboxes) as world:
             self.world = world
             self.story = Story(world)
             self._begin()
             world.engine.on_task.append(self._note)
             self._has_struck = (lambda: False) if self.trouble is None else self.trouble.put(self)
             world.start("DetectExpiry", {})
-            while world.now() < END - timedelta(minutes=30) and not self._is_settled():
+            undrained = None
+            while world.now() < self._until() and not self._is_settled():
                 world.run_for(STEP)
                 self._a_person_looks()
                 self._the_trouble_ends()
-            undrained = groups_follow(self.story, GROUP, self.story.end(), at=world.now())
+                if world.now() == END - timedelta(minutes=30):
+                    undrained = groups_follow(self.story, GROUP, self.story.end(), at=world.now())
             world.start("DetectExpiry", {})
             world.run_for(STEP)
             return [*self._wrong, *filter(None, [undrained]), *self._what_was_wrong()]
 
+    def _until(self):
+        """EC2 begins to terminate; a new block is handed over then, and has started an hour and a half after the end."""
+        return END + timedelta(hours=2) if self.course.replaced else END - timedelta(minutes=30)
+
     def _is_settled(self):
-        """Extended, nothing on its way, and the fault over: the sweeps that follow find nothing to do, of which one is run."""
+        """Extended or replaced, nothing on its way, and the fault over: the sweeps that follow find nothing to do; one is run."""
         over = self.trouble is None or (self.struck_at is not None and not self._lasts())
         running = any(each.status == "RUNNING" for each in self.world.engine.executions.values())
-        return self.story.end() > END and over and not running and not self._due
+        if self.course.replaced and self.course.groups:
+            # From there on it is scale-groups' work, for hours: it arranges what begins with the new block.
+            running = not any(
+                state == "Scale the groups" for machine, state, _ in self.tasks if machine == "ReplaceBlock"
+            )
+        reached = self.story.end() > END or bool(self._handed_over()) or (self.course.groups and bool(self._new()))
+        return reached and over and not running and not self._due
+
+    def _handed_over(self):
+        """The runs of replace-block that came to their good end."""
+        return [each for each in self.world.executions("ReplaceBlock") if each.status == "SUCCEEDED" and self._new()]
+
+    def _new(self):
+        """What EC2 sold in place of the block and was paid, or still may be."""
+        return [each for each in ours(self.story, self.people) if each.new_start and not each.failed]
 
     def _lasts(self):
         return self.trouble.lasting and self.world.now() < self.struck_at + LASTS
@@ -100,9 +162,16 @@ class Telling:
         payment = {"minutes": 2, "end_moves_after_minutes": 0}
         if self.course.payment_fails:
             payment["outcome"] = "payment-failed"
-        self.story.block(payment=payment)
+        self.story.block(payment=payment, offering={"available": not self.course.replaced})
         group = {"name": GROUP, "region": "us-east-1", "availability_zone": "us-east-1a", "reservation_id": BLOCK}
-        self.world.market.load_fleet({"groups": [{**group, "min": 4, "max": 4, "desired": 4}]})
+        size = 4 if self.course.groups else 0
+        group |= {"min": size, "max": size, "desired": size}
+        if self.course.replaced:
+            group |= {"subnets": ["subnet-a"]}
+            self.world.market.load_fleet({"offerings": [SUPPLY], "subnets": SUBNETS})
+            if self.course.payment_fails:
+                self.world.market.faults.add(kind="payment_failure", operation="PurchaseCapacityBlock")
+        self.world.market.load_fleet({"groups": [group]})
         record = {
             "capacity_block_id": BLOCK,
             "require_approval": False,
@@ -117,14 +186,16 @@ class Telling:
             self.story.block(OTHER, payment=payment)
             self.people.policies["other"] = record | {"capacity_block_id": OTHER}
             self.story.enrol("other", **self.people.policies["other"])
-        self.story.enrol(PK, groups=[{"auto_scaling_group": GROUP, "drain_minutes": 20}], **record)
+        groups = [{"auto_scaling_group": GROUP, "drain_minutes": 20}] if self.course.groups else []
+        self.story.enrol(PK, groups=groups, **record)
         if self.course.price_moves:
-            self.world.market.faults.add(kind="price_change", operation="PurchaseCapacityBlockExtension", percent="5")
+            self.world.market.faults.add(kind="price_change", operation=self.course.order, percent="5")
         if self.course.answer_lost:
-            self.world.market.faults.add(kind="lost_answer", operation="PurchaseCapacityBlockExtension")
+            self.world.market.faults.add(kind="lost_answer", operation=self.course.order)
             self.world.market.extensions.history_lags = timedelta(minutes=3)
         if self.course.dies_after_intent:
-            self.world.call_faults.plan("crash_after", INTENT, "attempt")
+            buyer = "BuyBlock" if self.course.replaced else "BuyExtension"
+            self.world.call_faults.plan("crash_after", INTENT._replace(caller=buyer), "attempt")
 
     def _note(self, call):
         self.tasks[call.execution.machine.key, call.state, call.resource.split(":")[5]] = True
@@ -143,7 +214,8 @@ class Telling:
 
     def _a_person_looks(self):
         self._answer_what_was_asked()
-        if self.course.payment_fails and self.world.now() == DECIDE_BY - timedelta(hours=1):
+        again = REPLACE_BY if self.course.replaced else DECIDE_BY - timedelta(hours=1)
+        if self.course.payment_fails and again <= self.world.now() < again + STEP:
             self.start("by-hand-0")
         elif self.struck_at is not None and not self._lasts():
             self._do_what_operations_says()
@@ -160,26 +232,32 @@ class Telling:
                 self.people.votes += votes
 
     def _do_what_operations_says(self):
-        """docs/operations.md, "A failed extension" and "Outcome unknown"."""
-        executions = self.world.executions("ExtendBlock")
-        if self.world.now() > DECIDE_BY - STEP or any(each.status == "RUNNING" for each in executions):
+        """docs/operations.md, "A failed extension", "A failed replacement" and "Outcome unknown"."""
+        executions = self.world.executions(self.course.machine)
+        last = REPLACE_BY if self.course.replaced else DECIDE_BY
+        late = self.world.now() > last - STEP and not self._new()
+        if late or any(each.status == "RUNNING" for each in executions):
             return
         failed = [each for each in executions if each.status != "SUCCEEDED"]
-        entry = self.story.purchase()
-        shown = self.story.bought()
-        if not failed or self.story.end() != END:
+        entry = self.entry()
+        shown = self._new() if self.course.replaced else self.story.bought()
+        if not failed or self.story.end() != END or self._handed_over():
             return
-        if entry and entry["state"] in ("SENT", "UNKNOWN") and not shown:
+        if entry and entry["state"] in ("SENT", "UNKNOWN") and not shown and not self.course.replaced:
             self.buy_by_hand()
-        elif not shown or (entry and entry["state"] in ("SENT", "UNKNOWN", "BOUGHT")):
+        elif not shown or self.course.replaced or (entry and entry["state"] in ("SENT", "UNKNOWN", "BOUGHT")):
             self._started += 1
             self.start(f"by-hand-{self._started}")
 
+    def entry(self):
+        return self.story.purchase(end="2026-05-04T11:30:00Z" + ("#block" if self.course.replaced else ""))
+
     def start(self, suffix=None):
-        """Somebody starts extend-block; without a suffix under the name that the sweep gives it."""
-        name = f"{BLOCK}-20260504T1130Z" + (f"-{suffix}" if suffix else "")
+        """Somebody starts the workflow that buys; without a suffix under the name that the sweep gives it."""
+        name = NAME + ("-replace" if self.course.replaced else "") + (f"-{suffix}" if suffix else "")
+        given = {"environment": PK, "reservation_id": BLOCK, "account": ACCOUNT, "region": "us-east-1"}
         with suppress(ApiError):
-            return self.story.extend(name, pk=PK)
+            return self.world.start(self.course.machine, given | {"end_date": "2026-05-04T11:30:00Z"}, name)
 
     def edit(self, **change):
         """Somebody changes the record through the API; what was bought before is judged by what it said before."""
@@ -191,8 +269,11 @@ class Telling:
 
     def buy_by_hand(self):
         calls, bought = len(self.world.market.calls), list(self.story.bought())
+        offering = self.world.market.blocks.get(BLOCK, "us-east-1").offering
+        available, offering.available = offering.available, True
         with suppress(ClientError):
             self.story.buy_by_hand()
+        offering.available = available
         self.people.calls_by_hand += list(self.world.market.calls)[calls:]
         self.people.by_hand += [each for each in self.story.bought() if not any(each is known for known in bought)]
 
@@ -212,23 +293,47 @@ class Telling:
     def _what_was_wrong(self):
         wrong = self._rules(final=True, tended=True)
         extended = self.story.end() > END
-        fee = self.world.market.blocks.get(BLOCK, "us-east-1").fee(24)
-        meant = not self.course.payment_fails and fee <= Decimal(self.people.policies[PK]["max_upfront_fee"])
-        if self.course.room_for_one_of_two:
-            meant = self.story.end(OTHER) == END
+        if self.course.replaced and not extended:
+            wrong += self._what_was_wrong_with_the_new_block()
+        elif not extended and self._extension_is_meant():
+            wrong.append(f"liveness: the block was not extended: {self.story.record()}, {told(self.story)}")
         group = self.world.market.groups.get(ACCOUNT, "us-east-1", GROUP)
         early = [action.starts for action in group.schedule.values() if action.starts < self.story.end() - STEP * 6]
-        if extended and (group.size() != 4 or early):
+        if self.course.groups and extended and (group.size() != 4 or early):
             wrong.append(
                 f"rule 5: the block is extended, and {GROUP} has {group.size()} of 4 instances, or drains {early}"
             )
-        if not extended and not told(self.story):
+        if not extended and not self._new() and not told(self.story):
             wrong.append("the block ended as it was, and nobody was told")
         if self.trouble is not None and self.struck_at is None:
             wrong.append("the fault never struck: the matrix has an empty scenario")
-        if meant and not extended:
-            wrong.append(f"liveness: the block was not extended: {self.story.record()}, {told(self.story)}")
         return wrong
+
+    def _extension_is_meant(self):
+        if self.course.room_for_one_of_two:
+            return self.story.end(OTHER) == END
+        fee = self.world.market.blocks.get(BLOCK, "us-east-1").fee(24)
+        return not self.course.payment_fails and fee <= Decimal(self.people.policies[PK]["max_upfront_fee"])
+
+    def _what_was_wrong_with_the_new_block(self):
+        """Liveness: it is bought, enrolled, and its groups launch into it, or somebody was told that they do not."""
+        if self.course.payment_fails:
+            return
+        new = self._new()
+        if Decimal(self.people.policies[PK]["replace"]["max_upfront_fee"]) < 7000 and not new:
+            return
+        if not new:
+            yield f"liveness: no new block was bought: {self.story.record()}, {told(self.story)}"
+            return
+        block = new[0].thing
+        enrolled = [
+            each for each in self.story.items("environment") if each["capacity_block_id"] == block.reservation_id
+        ]
+        if not enrolled:
+            yield f"liveness: {block.reservation_id} is not enrolled: {self.story.record()}, {told(self.story)}"
+        pointed = self.world.market.groups.get(ACCOUNT, "us-east-1", GROUP)
+        if self.course.groups and pointed.zones != ["us-east-1b"] and not told(self.story):
+            yield f"liveness: {GROUP} was not pointed at the new block, and nobody was told"
 
     def _rules(self, **more):
         return broken_rules(self.story, self.people, limit=self.limit, **more)

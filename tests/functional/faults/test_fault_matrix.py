@@ -1,4 +1,4 @@
-"""The fault matrix: every AWS call and every task of the workflows that buy, and what may go wrong there, once and for a while.
+"""The fault matrix: every AWS call and every task of the workflows that buy, and what may go wrong there, once or for a while.
 
 A scenario's id is course-call-fault-scope. `faults/scenario.py` tells it, `faults/rules.py` says what must hold then. `./dev test`
 runs all of them; without FAULT_MATRIX=whole in the environment pytest runs a spread of forty.

@@ -8,16 +8,33 @@ from typing import NamedTuple
 
 from local.engine.call_faults import Site
 from local.engine.errors import ApiError
+from local.engine.world import ACCOUNT
 
 from .scenario import COURSES, Telling
 
-READ = ("throttled", "denied", "error_before", "timeout_after", "crash_before", "lambda_timeout")
-LASTING = ("throttled", "denied", "timeout_after", "lambda_timeout")
-WRITTEN = (*READ, "error_after", "crash_after")
-STEPS = ("crash_before", "crash_after", "error_after", "timeout_after", "overtaken")
+# (kind, lasting). What is left out is the same thing for who meets it: for a read an error after its effect is one before, and
+# 500 and throttling are both repeated by the SDK until the call fails; a crash before a read is a Lambda timeout without the wait.
+READ = (("denied", True), ("timeout_after", False))
+WRITTEN = (("denied", True), ("throttled", False), ("timeout_after", False), ("crash_after", False))
+# What the functions do that buy is looked at most closely.
+READ_BY_A_BUYER = (*READ, ("lambda_timeout", False))
+WRITTEN_BY_A_BUYER = (
+    *WRITTEN,
+    *((kind, False) for kind in ("error_before", "error_after", "crash_before", "lambda_timeout", "overtaken")),
+    ("timeout_after", True),
+)
+# A call in a course that takes another way through the buyer: another step of the ledger.
+STEPS = (("crash_after", False),)
+# Functions that nothing which buys waits for, and those of the question. They may make nothing worse.
+ELSEWHERE_READ = (("denied", True),)
+ELSEWHERE_WRITTEN = (*ELSEWHERE_READ, ("crash_after", False))
 _READS = ("Get", "Query", "Describe", "List")
 BUYING = ("ExtendBlock", "ReplaceBlock")
 BUYERS = ("BuyExtension", "BuyBlock")
+WORKFLOW = (
+    *BUYERS, "LoadBlock", "SearchOfferings", "RecordExtension", "CheckExtension",
+    "SearchBlocks", "RecordReplacement", "CheckBlock", "EnrolBlock", "PointGroups",
+)  # fmt: skip
 # How Step Functions names that it could not have a function run, or a nested workflow started (its guide, "Handling errors").
 _NOT_INVOKED = {
     "lambda": {
@@ -57,8 +74,7 @@ class CallTrouble:
 
     def put(self, telling):
         # What took effect unheard meets itself when the SDK asks again; the rest has to outlast the SDK to be seen at all.
-        once = "attempt" if self.kind.endswith("_after") and self.kind in WRITTEN[len(READ) :] else "call"
-        once = "attempt" if self.kind == "timeout_after" and not _reads(self.site) else once
+        once = "attempt" if self.kind.endswith("_after") and not _reads(self.site) else "call"
         fault = telling.world.call_faults.plan(self.kind, self.site, "lasting" if self.lasting else once)
         return lambda: fault.strikes > 0
 
@@ -147,7 +163,8 @@ def _stop_and_redrive(minutes):
 
 def _price(percent):
     def move(telling, _):
-        telling.world.market.blocks.get("cr-0a1", "us-east-1").hourly_rate *= 1 + Decimal(percent) / 100
+        for each in _sold(telling):
+            each.hourly_rate *= 1 + Decimal(percent) / 100
 
     return move
 
@@ -160,16 +177,39 @@ def _edited(price=1, **change):
     """Somebody edits the record (and EC2 asks another price)."""
 
     def edit(telling, _):
-        telling.world.market.blocks.get("cr-0a1", "us-east-1").hourly_rate *= Decimal(price)
-        telling.edit(**change)
+        for each in _sold(telling):
+            each.hourly_rate *= Decimal(price)
+        if "max_upfront_fee" in change and telling.course.replaced:
+            telling.edit(replace=telling.course.record["replace"] | change)
+        else:
+            telling.edit(**change)
 
     return edit
 
 
+def _sold(telling):
+    """What EC2 asks a price for: extensions of the block, and new blocks."""
+    return [telling.world.market.blocks.get("cr-0a1", "us-east-1"), *telling.world.market.offerings.supply]
+
+
 def _gone(telling, _):
+    if telling.course.replaced:
+        (supply,) = telling.world.market.offerings.supply
+        left, supply.instances = supply.instances, 0
+        telling.later(timedelta(minutes=40), lambda: setattr(supply, "instances", left))
+        return
     offering = telling.world.market.blocks.get("cr-0a1", "us-east-1").offering
     offering.available = False
     telling.later(timedelta(minutes=40), lambda: setattr(offering, "available", True))
+
+
+def _offered_after_all(telling, _):
+    """EC2 offers an extension again, and somebody starts extend-block by hand."""
+    if telling.course.replaced:
+        telling.world.market.blocks.get("cr-0a1", "us-east-1").offering.available = True
+        given = {"environment": "train", "reservation_id": "cr-0a1", "account": ACCOUNT, "region": "us-east-1"}
+        with suppress(ApiError):
+            telling.world.start("ExtendBlock", given | {"end_date": "2026-05-04T11:30:00Z"}, "cr-0a1-late-by-hand")
 
 
 MOMENTS = {
@@ -184,7 +224,18 @@ MOMENTS = {
     "approval_wanted": _edited(require_approval=True),
     "ceiling_lowered": _edited(max_upfront_fee="100"),
     "longer_for_less": _edited(price="0.4", extend_by_days=2, extend_until="2026-05-06T13:00:00Z"),
+    "extendable_after_all": _offered_after_all,
 }
+AGAIN = ("started_by_hand", "redriven_later", "bought_by_hand")
+# What happens to offer and policy matters until the order is sent.
+UNTIL_ORDERED = ("Search offerings", "Look for a block", "Ask for approval", "Look up the offer again", "Buy once")
+
+
+def _moments(machine, state):
+    if state not in UNTIL_ORDERED:
+        return AGAIN
+    only = {"ExtendBlock": "longer_for_less", "ReplaceBlock": "extendable_after_all"}
+    return [kind for kind in MOMENTS if kind not in only.values() or kind == only[machine]]
 
 
 def scenarios():
@@ -201,24 +252,36 @@ def scenarios():
 def _troubles(telling, seen):
     functions = telling.world.template.functions
     for site in dict.fromkeys(call.site for call in telling.world.calls if call.caller in functions):
-        if site not in seen:
-            seen.add(site)
-            yield from (CallTrouble(site, kind, lasting=False) for kind in (READ if _reads(site) else WRITTEN))
-            yield from (CallTrouble(site, kind, lasting=True) for kind in (LASTING if _reads(site) else WRITTEN))
-            if site.caller in BUYERS or not _reads(site):
-                yield CallTrouble(site, "overtaken", lasting=False)
-        elif site.caller in BUYERS and not _reads(site):
+        kinds = _kinds(site)
+        if site in seen:
             # The same call, but another step of the ledger: this course has taken another way.
-            yield from (CallTrouble(site, kind, lasting=False) for kind in STEPS)
+            steps = site.caller in BUYERS and site.operation.startswith(("Transact", "Purchase"))
+            kinds = STEPS if steps else ()
+            kinds += (("overtaken", False),) if steps and site.operation.startswith("Purchase") else ()
+        seen.add(site)
+        yield from (CallTrouble(site, kind, lasting) for kind, lasting in kinds)
     for machine, state, service in telling.tasks:
-        if (machine, state) in seen:
+        elsewhere = machine not in BUYING
+        if (machine, state) in seen or (elsewhere and any((other, state) in seen for other in BUYING)):
             continue
         seen.add((machine, state))
-        for kind in _NOT_INVOKED[service]:
-            yield from (StateTrouble(state, service, kind, lasting) for lasting in (False, True))
-        if machine in BUYING:
-            yield from (Moment(machine, state, kind) for kind in MOMENTS)
-    yield from (Skew(minutes) for minutes in (-5, 5))
+        if elsewhere:
+            yield StateTrouble(state, service, "denied", lasting=True)
+            continue
+        yield from (StateTrouble(state, service, kind, lasting=kind == "denied") for kind in _NOT_INVOKED[service])
+        yield from (Moment(machine, state, kind) for kind in _moments(machine, state))
+    if telling.course.name in ("policy", "approved", "new", "new_approved"):
+        yield from (Skew(minutes) for minutes in (-5, 5))
+
+
+def _kinds(site):
+    if site.caller in BUYERS:
+        # A read of the table after the first is like it.
+        read = READ if site.operation == "GetItem" and site.nth > 1 else READ_BY_A_BUYER
+        return read if _reads(site) else WRITTEN_BY_A_BUYER
+    if site.caller in WORKFLOW:
+        return READ if _reads(site) else WRITTEN
+    return ELSEWHERE_READ if _reads(site) else ELSEWHERE_WRITTEN
 
 
 def _reads(site):

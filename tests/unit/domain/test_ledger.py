@@ -5,7 +5,7 @@ import pytest
 
 from blockkeeper.domain.deadlines import Deadlines
 from blockkeeper.domain.extension import Stage, extension_from, parse_extensions, progress
-from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile
+from blockkeeper.domain.ledger import Purchase, PurchaseState, Step, reconcile, settlement
 from blockkeeper.domain.next_move import Move, next_move, pause
 from blockkeeper.domain.offering import Offering
 from blockkeeper.domain.outcome import CONSEQUENCES, Outcome
@@ -230,3 +230,12 @@ def test_somebody_elses_failed_payment_says_nothing_about_our_order():
     )
     assert extension_from(foreign, END).status == "payment-failed"
     assert extension_from(foreign, END, "cbe-1") is None
+
+
+@pytest.mark.parametrize("state", [PurchaseState.SENT, PurchaseState.UNKNOWN])
+def test_ours_failed_in_payment_and_was_taken_even_when_somebody_else_extended_afterwards(state):
+    ours = extension(CapacityBlockExtensionStatus="payment-failed")
+    theirs = extension(CapacityBlockExtensionOfferingId="cbe-9", CapacityBlockExtensionStatus="payment-succeeded")
+    for entries in ([ours, theirs], [theirs, ours]):
+        settled = settlement(bought(state), parse_extensions(entries, "cr-0a1"), reservation(EndDate=NEW_END), END)
+        assert settled == (PurchaseState.BOUGHT, "EC2 shows our order as payment-failed")
