@@ -72,6 +72,8 @@ class People:
     """What was published before it was so."""
     by_hand: list = field(default_factory=list)
     """Extensions that somebody bought in the console."""
+    before_a_new_block: list = field(default_factory=list)
+    """Those of them that were there when nothing new had been bought; times alone do not tell, since a moment has many calls."""
     calls_by_hand: list = field(default_factory=list)
 
     def watch(self, story):
@@ -219,7 +221,8 @@ def _not_both(bought, people):
     for block in bought:
         for other in extensions if block.new_start else ():
             same = (other.block, other.end) == (block.block, block.end) and not other.failed
-            if same and (other.at < block.at or not _among(other.thing, people.by_hand)):
+            before = other.at < block.at or _among(other.thing, people.before_a_new_block)
+            if same and (before or not _among(other.thing, people.by_hand)):
                 yield f"rule 1: {block}, and {other}"
 
 

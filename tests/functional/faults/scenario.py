@@ -275,7 +275,9 @@ class Telling:
             self.story.buy_by_hand()
         offering.available = available
         self.people.calls_by_hand += list(self.world.market.calls)[calls:]
-        self.people.by_hand += [each for each in self.story.bought() if not any(each is known for known in bought)]
+        new = [each for each in self.story.bought() if not any(each is known for known in bought)]
+        self.people.by_hand += new
+        self.people.before_a_new_block += [] if self._new() else new
 
     # -- the trouble
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import boto3
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto import mock_aws
 
@@ -366,6 +366,7 @@ def _story(seed: int | None, waits: list[int]) -> list[Any]:
     return execution.history
 
 
+@settings(deadline=None)
 @given(seed=st.none() | st.integers(0, 2**32), waits=st.lists(st.integers(0, 3), max_size=6))
 def test_the_same_seed_gives_the_same_history(seed: int | None, waits: list[int]) -> None:
     assert _story(seed, waits) == _story(seed, waits)
