@@ -250,6 +250,30 @@ def test_extend_block_ends_as_ever_when_plan_b_runs_already(plan_b):
     assert len(plan_b.world.executions("ReplaceBlock")) == 1
 
 
+def test_plan_b_that_could_not_be_started_fails_the_sweep_and_is_started_by_the_next(swept):
+    """Step Functions refuses extend-block's start, then all four of the first sweep that sees to it."""
+    for nth in range(1, 6):
+        swept.world.engine.crash("Replace the block", nth, when="before", error="StepFunctions.SfnException")
+    swept.without_extension()
+    swept.world.run_until(at("04T14:00"))
+    assert swept.world.executions("ExtendBlock")[0].output["outcome"] == "no_offering"
+    assert [each.error for each in swept.world.executions("DetectExpiry") if each.status == "FAILED"] == [
+        "TargetsNotSwept"
+    ]
+    assert swept.said() == "replaced"
+    assert len(swept.purchases()) == 1
+
+
+def test_case_b25_plan_b_that_somebody_stopped_is_not_started_again(swept):
+    swept.without_extension(supply=())
+    swept.world.run_until(at("04T09:00"))
+    (execution,) = swept.world.executions("ReplaceBlock")
+    swept.world.engine.stop(execution)
+    swept.world.run_until(at("04T10:00"))
+    assert swept.world.executions("ReplaceBlock") == [execution]
+    assert {each.status for each in swept.world.executions("DetectExpiry")} == {"SUCCEEDED"}
+
+
 # ---------------------------------------------------------------- Asking
 
 
