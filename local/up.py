@@ -53,7 +53,7 @@ In another terminal:
   blockkeeper extend vision-train --dry-run
   blockkeeper extend vision-train        asks its approver, maria@example.com, by mail and in the channel
   blockkeeper approve vision-train --as maria@example.com
-  blockkeeper history vision-train
+  blockkeeper history
   aws stepfunctions start-execution --state-machine-arn {stack.outputs["DetectExpiryArn"]}
 
   REST API      {stack.api_url}/

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 Target = Annotated[
     str, typer.Argument(metavar="ID|PK", help="Id of the request, or the record's name for its open one.")
 ]
-As = Annotated[str | None, typer.Option("--as", help="Who answers; else the name of your AWS identity.")]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        help="Who answers, for the record; else the name of your AWS identity. The API's key is what authorises you.",
+    ),
+]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the record and the team.")]
 
 

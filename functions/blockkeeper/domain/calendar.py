@@ -7,7 +7,7 @@ scheduled action, named after the block and its purpose: ``blockkeeper-cr-0a1-st
 The end is always EC2's own EndDate: while an extension awaits its payment the old end stays armed (case B03).
 
 Only Auto Scaling groups have scheduled actions. For managed node groups of EKS and compute environments of Batch `Plan.look_at`
-says when scale-groups has to come again, and its workflow waits until then (docs/adr/006-boundaries-without-schedules.md).
+says when scale-groups has to come again, and its workflow waits until then (docs/adr/011-boundaries-without-schedules.md).
 
 Sizes of an Auto Scaling group are 0 / n / n (minimum, maximum, desired) while blocks run and 0 / 0 / 0 at the end:
 - maximum n: more instances than were bought never launch, and Auto Scaling would try without end ("Launch failures");

@@ -67,9 +67,15 @@ def refusal(
 def approvers_of(approval: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Who said yes to a stored approval, for the ledger; whoever decided it when it has no votes, as after a time-out."""
     votes = dict((approval or {}).get("votes") or {})
-    said_yes = tuple(sorted(voter for voter, vote in votes.items() if vote == "approve"))
     decided_by = (approval or {}).get("decided_by")
-    return said_yes or (() if decided_by is None else (str(decided_by),))
+    # Votes are kept by voice, in lower case and without the name that an API caller stated; the decider is known by name.
+    named: dict[str, str] = {} if decided_by is None else {_voice(str(decided_by)): str(decided_by)}
+    said_yes = tuple(sorted(named.get(voter, str(voter)) for voter, vote in votes.items() if vote == "approve"))
+    return said_yes or tuple(named.values())
+
+
+def _voice(who: str) -> str:
+    return "api:" if who.startswith("api:") else who.lower()
 
 
 def past_extend_until(environment: Environment, offering: Offering) -> str | None:
