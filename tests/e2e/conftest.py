@@ -73,6 +73,21 @@ class Deployed:
                 return found[0]
         return None
 
+    def question_in_slack(self, pk: str) -> dict[str, Any] | None:
+        """The message in the local Slack that asks about a record."""
+        found = [each for each in self.stack.slack()["messages"] if f"Extend {pk} for" in each["words"]]
+        return found[-1] if found else None
+
+    def buttons_in_slack(self, pk: str) -> list[dict[str, Any]]:
+        """What can be pressed on that message."""
+        blocks = (self.question_in_slack(pk) or {"blocks": []})["blocks"]
+        return [each for block in blocks if block["type"] == "actions" for each in block["elements"]]
+
+    def thread_in_slack(self, pk: str) -> list[dict[str, Any]]:
+        """What was said below that message, oldest first."""
+        question = self.question_in_slack(pk)
+        return [each for each in self.stack.slack()["messages"] if question and each["thread_ts"] == question["ts"]]
+
     def ended_in(self, reservation_id: str) -> str | None:
         """The last state of the block's extend-block execution; None while it runs."""
         pages = self.states.get_paginator("list_executions").paginate(

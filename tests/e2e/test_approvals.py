@@ -12,6 +12,7 @@ from conftest import DECISION_LEAD, eventually
 from local.stack import request
 
 pytestmark = pytest.mark.e2e
+MARIA, JO = "U0MARIA01", "U0JOHN001"
 FEE = "3488"  # 5.191 USD x 4 instances x 168 hours, in whole dollars
 RECORDS = {
     "mail-two": {"approvers": ["mail-two@example.com", "mail-two-b@example.com"]},
@@ -22,8 +23,13 @@ RECORDS = {
     },
     "api-yes": {},
     "api-no": {},
-    "moved": {},
-    "marks": {"reminder_hours": [2], "escalate_to": ["marks-head@example.com"], "escalate_hours": 1},
+    "moved": {"approvers": ["moved@example.com", MARIA]},
+    "marks": {
+        "approvers": ["marks@example.com", JO],
+        "reminder_hours": [2],
+        "escalate_to": ["marks-head@example.com", MARIA],
+        "escalate_hours": 1,
+    },
 }
 BLOCKS = {pk: f"cr-0e2e000000000700{nth}" for nth, pk in enumerate(RECORDS)}
 
@@ -158,6 +164,8 @@ def test_a_question_about_an_end_that_somebody_moved_is_closed_case_b20(deployed
     deployed.stack.start("DetectExpiryArn", "e2e-approvals-moved")
     eventually(lambda: approval(deployed, "moved")["status"] == "SUPERSEDED")
     assert "Nothing was bought through this request" in request("GET", link(deployed, "moved")).body
+    eventually(lambda: "No longer needed" in deployed.question_in_slack("moved")["words"])
+    assert deployed.buttons_in_slack("moved") == []
     assert len(deployed.orders(BLOCKS["moved"])) == 1
 
 
@@ -174,13 +182,23 @@ def test_reminded_escalated_and_expired_at_their_marks_cases_b04_b12(deployed, a
     # Whoever asks publishes after mailing: an hour that passes in between would start the next wait beside it.
     eventually(lambda: reminded() == [False, True])
     assert mails(deployed, "marks-head@example.com") == []
+    (reminder,) = eventually(lambda: deployed.thread_in_slack("marks"))
+    assert (f"<@{JO}>" in reminder["words"], MARIA in reminder["words"]) == (True, False)
+    click = {"action_id": "approve", "ts": deployed.question_in_slack("marks")["ts"]}
+    assert "not one of the approvers" in deployed.stack.slack(press={"user": MARIA, **click})["private"][-1]
+    click["value"] = approval(deployed, "marks")["approval_id"]
     deployed.jump(decide_by - timedelta(hours=1) + timedelta(seconds=5))
     eventually(lambda: link(deployed, "marks-head@example.com"))
     assert len(mails(deployed, "marks@example.com")) == 2
+    _, escalated = eventually(lambda: len(told := deployed.thread_in_slack("marks")) > 1 and told)
+    assert f"<@{MARIA}>" in escalated["words"]
     deployed.jump(decide_by + timedelta(seconds=5))
     ends(deployed, "marks", "EXPIRED")
     late = answer(link(deployed, "marks-head@example.com"), "approve", amount=FEE)
     assert (late.status, "nothing was bought" in late.body) == (200, True)
+    eventually(lambda: "Expired, nothing was bought" in deployed.question_in_slack("marks")["words"])
+    assert deployed.buttons_in_slack("marks") == []
+    assert "Too late" in deployed.stack.slack(press={"user": MARIA, **click})["private"][-1]
     assert deployed.orders(BLOCKS["marks"]) == []
     assert reminded() == [False, True, True], "the question, the reminder, and the second list"
 
