@@ -1,18 +1,16 @@
 """One stack, deployed by sam to a local AWS with IAM enforced, for all end-to-end tests; each test has blocks of its own."""
 
 import re
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from waiting import eventually
 
 from local import server
 from local.stack import PARAMETERS, Stack, build, deploy
 
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
-PATIENCE_SECONDS = 120.0
 PAYMENTS_SPEED = 60
 
 
@@ -119,15 +117,6 @@ class Deployed:
         return sold
 
 
-def eventually(what: Callable[[], Any], patience: float = PATIENCE_SECONDS) -> Any:
-    """The first true answer; fails after the patience with the last one."""
-    give_up = time.monotonic() + patience
-    while not (answer := what()):
-        assert time.monotonic() < give_up, f"still {answer!r} after {patience:.0f} s"
-        time.sleep(0.5)
-    return answer
-
-
 @pytest.fixture(scope="session")
 def deployed():
     build()
@@ -159,6 +148,3 @@ def fast(deployed):
     deployed.speed(PAYMENTS_SPEED)
     yield
     deployed.speed(1)
-
-
-DECISION_LEAD = timedelta(hours=3)  # before the end: 60 minutes for EC2 and 120 for the payment

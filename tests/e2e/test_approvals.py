@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
-from conftest import DECISION_LEAD, eventually
+from waiting import DECISION_LEAD, eventually
 
 from local.stack import request
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from conftest import DECISION_LEAD, eventually
+from waiting import DECISION_LEAD, eventually
 
 from local.stack import request
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from conftest import eventually
+from waiting import eventually
 
 from tests.stories.extended_in_time import GROUPS, NODES, PLAIN, begin, tell
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from conftest import eventually
+from waiting import eventually
 
 from local.slack import BOT_TOKEN, SIGNING_SECRET
 from local.stack import request
