@@ -29,7 +29,7 @@ from local.engine.template import Template
 ROOT = Path(__file__).parents[1]
 WANTED = 1.3
 # boto3's names of services whose IAM prefix is another word. sts is only used beyond the stack's own account.
-_BOTO3_NAMES = {"ses": "sesv2", "states": "stepfunctions"}
+_BOTO3_NAMES = {"ses": "sesv2", "servicequotas": "service-quotas", "states": "stepfunctions"}
 _NOT_AT_START = {"sts"}
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "bench",
