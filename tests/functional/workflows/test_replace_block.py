@@ -264,6 +264,18 @@ def test_plan_b_that_could_not_be_started_fails_the_sweep_and_is_started_by_the_
     assert len(swept.purchases()) == 1
 
 
+def test_case_b25_plan_b_that_is_there_already_is_done_for_the_sweep(swept):
+    """Extend-block's own start fails; the sweep then meets the name in use, and its next one starts what is not there."""
+    swept.world.engine.crash("Replace the block", when="before", error="StepFunctions.SfnException")
+    in_use = "StepFunctions.ExecutionAlreadyExistsException"
+    swept.world.engine.crash("Replace the block", 2, when="before", error=in_use)
+    swept.without_extension()
+    swept.world.run_until(at("04T14:00"))
+    assert {each.status for each in swept.world.executions("DetectExpiry")} == {"SUCCEEDED"}
+    assert len(swept.world.executions("ReplaceBlock")) == 1
+    assert swept.said() == "replaced"
+
+
 def test_case_b25_plan_b_that_somebody_stopped_is_not_started_again(swept):
     swept.without_extension(supply=())
     swept.world.run_until(at("04T09:00"))
