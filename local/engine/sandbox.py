@@ -24,6 +24,8 @@ class Sandboxes:
         self._own = frozenset(
             path.stem for path in source.iterdir() if path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py")))
         )
+        # Names of modules that are not the functions' own: there are thousands, and each invocation looks at all of them twice.
+        self._foreign: set[str] = set()
 
     def cold(self, logical_id: str | None = None) -> None:
         """Forget what a function (or every one) has imported and kept in its globals."""
@@ -54,7 +56,9 @@ class Sandboxes:
             sys.modules.update(outside)
 
     def _take(self) -> dict[str, ModuleType]:
-        names = [name for name in sys.modules if name.partition(".")[0] in self._own]
+        new = sys.modules.keys() - self._foreign
+        names = {name for name in new if name.partition(".")[0] in self._own}
+        self._foreign |= new - names
         return {name: sys.modules.pop(name) for name in names}
 
 

@@ -39,7 +39,7 @@ from local.slack import Workspace
 from local.slack import secret as slack_secret
 from local.slack.http import Server
 
-from . import moto_resources, rest_api, stepfunctions
+from . import moto_dynamodb, moto_resources, rest_api, stepfunctions
 from .call_faults import CallFaults, Site
 from .engine import Engine
 from .errors import LambdaDiedError, StateError
@@ -422,6 +422,7 @@ def _hook_all_sessions() -> None:
             0, ("before-send", _ask_current_world, botocore.handlers.REGISTER_FIRST)
         )
         boto3.DEFAULT_SESSION = None
+        moto_dynamodb.attach()
         # The SDK pauses before it tries again, and stops trying once many of a process's calls have failed. Nobody waits here, and
         # what one world's faults used up must not change the next.
         botocore.endpoint.time = SimpleNamespace(sleep=lambda _: None)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import html
 import re
 from datetime import UTC, datetime
+from functools import cache
 from urllib.parse import parse_qsl, urlencode
 
 import boto3
@@ -19,14 +20,20 @@ START = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
 END = datetime(2026, 5, 4, 11, 30, tzinfo=UTC)
 
 
+@cache
+def client(service):
+    """A client that several stories use: making one takes as long as many calls. It is made in the first story's world."""
+    return boto3.client(service, region_name="us-east-1")
+
+
 class Story:
     """What tests say about a world: enrol, extend, buy, look."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._dynamodb = boto3.client("dynamodb", region_name="us-east-1")
+        self._dynamodb = client("dynamodb")
         (self._table,) = self._dynamodb.list_tables()["TableNames"]
-        boto3.client("sesv2", region_name="us-east-1").create_email_identity(EmailIdentity="blockkeeper@example.com")
+        client("sesv2").create_email_identity(EmailIdentity="blockkeeper@example.com")
 
     def block(self, reservation_id="cr-0a1", **fields):
         block = {
@@ -112,7 +119,7 @@ class Story:
 
     def buy_by_hand(self, reservation_id="cr-0a1"):
         """Somebody extends the block in the console."""
-        ec2 = boto3.client("ec2", region_name="us-east-1")
+        ec2 = client("ec2")
         offers = ec2.describe_capacity_block_extension_offerings(
             CapacityReservationId=reservation_id, CapacityBlockExtensionDurationHours=24
         )["CapacityBlockExtensionOfferings"]
@@ -135,9 +142,7 @@ class Story:
         return self.world.request("POST", path, query=query, body=form, headers=headers)
 
     def scheduled_actions(self, group):
-        actions = boto3.client("autoscaling", region_name="us-east-1").describe_scheduled_actions(
-            AutoScalingGroupName=group
-        )
+        actions = client("autoscaling").describe_scheduled_actions(AutoScalingGroupName=group)
         return {action["ScheduledActionName"]: action["StartTime"] for action in actions["ScheduledUpdateGroupActions"]}
 
     def told(self):
