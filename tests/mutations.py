@@ -41,7 +41,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         ("functions/blockkeeper/aws/purchase.py", '"total_max_attempts": 1', '"total_max_attempts": 3'),
     ],
     "no approval check by the buyer": [
-        (POLICY, "    return approval_refusal(approval, offering, reservation_id, deadlines.end)\n", "    return None\n"),
+        (POLICY, " or approval_refusal(approval, offering, reservation_id, deadlines.end)\n", "\n"),
     ],
     "ordered again after payment-failed": [
         (RECONCILE, "    if found_ours:\n        return Reconciliation(Step.PAYMENT_FAILED",

@@ -157,7 +157,9 @@ def _allowed(environment: Environment, offering: Offering, deadlines: Deadlines,
         ledger_id=ledger_id(environment.capacity_block_id, deadlines.end),
         now=now,
     )
-    return Step("policy", Verdict.STOP, no) if no else Step("policy", Verdict.OK, "the record's policy allows it")
+    return (
+        Step("policy", Verdict.STOP, no.reason) if no else Step("policy", Verdict.OK, "the record's policy allows it")
+    )
 
 
 def _budget(environment: Environment, offering: Offering, now: datetime) -> Step:

@@ -29,8 +29,8 @@ _WAIT = "wait"
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
 
-    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown``,
-    ``payment_failed``, or ``wait``: run again after `wait_seconds` with `own_turn`.
+    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``too_late``, ``over_budget``, ``superseded``,
+    ``unknown``, ``payment_failed``, or ``wait``: run again after `wait_seconds` with the `own_turn` that is answered.
 
     Args:
         event: ``{"block": <input of replace-block>, "offering": {offering_id, availability_zone, new_start, new_end,
@@ -95,10 +95,11 @@ def _order(
         live=settings.live(),
     )
     if no:
-        return _answer(Outcome.NOT_ALLOWED, no)
-    wait = 0 if event["own_turn"] else rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)
-    if wait:
-        return {**_answer(_WAIT, "EC2 allows a purchase every 7 seconds"), "wait_seconds": wait}
+        return _answer(no.outcome, no.reason)
+    turn = None if event["own_turn"] else rate.take_turn(OPERATION, block["region"], block["account"], now)
+    if turn is not None and turn.seconds:
+        text = "others buy too, and EC2 allows a purchase every 7 seconds"
+        return {**_answer(_WAIT, text), "wait_seconds": turn.seconds, "own_turn": turn.own}
     intent = ledger.Intent(
         environment=block["environment"],
         reservation_id=block["reservation_id"],

@@ -30,9 +30,9 @@ _SETTLED, _WAIT = "settled", "wait"
 def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Answer ``{result, reason}``. Safe to run again at any time: an order that was sent is looked up, never sent again.
 
-    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``over_budget``, ``superseded``, ``unknown``,
-    ``payment_failed``, ``settled``: what became of an earlier order for this block is known now, so look again, or ``wait``: run
-    again after `wait_seconds` with `own_turn`, since EC2 allows a purchase every seven seconds.
+    `result` is ``purchased``, ``dry_run``, ``refused``, ``not_allowed``, ``too_late``, ``over_budget``, ``superseded``,
+    ``unknown``, ``payment_failed``, ``settled``: what became of an earlier order for this block is known now, so look again, or
+    ``wait``: run again after `wait_seconds` with the `own_turn` that is answered, since EC2 allows a purchase every seven seconds.
 
     Args:
         event: ``{"block": <input of extend-block>, "offering": {offering_id, duration_hours, new_end, upfront_fee} | None,
@@ -119,10 +119,11 @@ def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase |
         live=settings.live(),
     )
     if no:
-        return _answer(Outcome.NOT_ALLOWED, no)
-    wait = 0 if event["own_turn"] else rate.seconds_until_turn(OPERATION, block["region"], block["account"], now)
-    if wait:
-        return {**_answer(_WAIT, "EC2 allows a purchase every 7 seconds"), "wait_seconds": wait}
+        return _answer(no.outcome, no.reason)
+    turn = None if event["own_turn"] else rate.take_turn(OPERATION, block["region"], block["account"], now)
+    if turn is not None and turn.seconds:
+        text = "others buy too, and EC2 allows a purchase every 7 seconds"
+        return {**_answer(_WAIT, text), "wait_seconds": turn.seconds, "own_turn": turn.own}
     key = ledger_id(intent.reservation_id, intent.end)
     order = partial(
         purchase_extension, intent.reservation_id, intent.offering.offering_id, intent.region, intent.account

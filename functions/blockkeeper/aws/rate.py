@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from blockkeeper.aws import table
@@ -13,13 +14,21 @@ LONGEST_TURN = timedelta(minutes=10)
 _TRIES = 10
 
 
-def seconds_until_turn(
-    operation: str, region: str, account: str, now: datetime, bucket: Bucket = OFFERINGS_AND_PURCHASES
-) -> int:
-    """Take a turn for one call; 0 means that it may be made now.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a call may be made: at once with 0 `seconds`, else after so many, and then only if the turn is one's `own`.
 
-    Whoever gets more waits so long and then makes its call without asking again: the turn is its own. After `LONGEST_TURN`, the
-    most that is answered, it asks again.
+    The queue may be longer than anybody stands in; whoever came too late for a turn of its own asks for one after the wait.
+    """
+
+    seconds: int
+    own: bool
+
+
+def take_turn(
+    operation: str, region: str, account: str, now: datetime, bucket: Bucket = OFFERINGS_AND_PURCHASES
+) -> Turn:
+    """Take a turn for one call, or a wait of `LONGEST_TURN` without one.
 
     Args:
         operation: EC2's name of the call, such as ``DescribeCapacityBlockExtensionOfferings``.
@@ -33,7 +42,7 @@ def seconds_until_turn(
         was = (table.get_item(KIND, item_id) or {}).get("full_at_ms")
         full_at, wait = bucket.take(None if was is None else datetime.fromtimestamp(was / 1000, UTC), now)
         if wait >= LONGEST_TURN:
-            return int(LONGEST_TURN.total_seconds())
+            return Turn(int(LONGEST_TURN.total_seconds()), own=False)
         try:
             table.write(
                 table.update_request(
@@ -48,7 +57,7 @@ def seconds_until_turn(
             if not left:
                 raise
         else:
-            return math.ceil(wait.total_seconds())
+            return Turn(math.ceil(wait.total_seconds()), own=True)
     raise AssertionError
 
 

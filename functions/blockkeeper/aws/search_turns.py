@@ -50,9 +50,9 @@ def search_in_turn(
     for hours in lengths:
         if hours in so_far["searched"]:
             continue
-        if not so_far["turn"] and (wait := rate.seconds_until_turn(operation, *place, now)):
-            turn = wait < rate.LONGEST_TURN.total_seconds()
-            return _wait(wait, "others search too, and EC2 allows a search every 7 seconds", so_far | {"turn": turn})
+        if not so_far["turn"] and (turn := rate.take_turn(operation, *place, now)).seconds:
+            text = "others search too, and EC2 allows a search every 7 seconds"
+            return _wait(turn.seconds, text, so_far | {"turn": turn.own})
         so_far |= {"turn": False}
         try:
             answer = search(hours)

@@ -4,6 +4,7 @@ The buyer does not trust what the workflow hands it: it reads record and approva
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,15 @@ from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
 from blockkeeper.domain.offering import Offering
+from blockkeeper.domain.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing may be bought now, in words, and the outcome of that; too late is no rule's no, and plan B may follow it."""
+
+    reason: str
+    outcome: Outcome = Outcome.NOT_ALLOWED
 
 
 def missing_policy(environment: Environment) -> str | None:
@@ -33,8 +43,8 @@ def refusal(
     ledger_id: str,
     now: datetime,
     live: bool = True,
-) -> str | None:
-    """Why the offering must not be bought now, in words; None when it may.
+) -> Refusal | None:
+    """Why the offering must not be bought now; None when it may.
 
     Args:
         approval: the stored approval (``status, reservation_id, current_end, new_end, ceiling, used_for, dry_run``), or None.
@@ -43,25 +53,35 @@ def refusal(
     """
     lacking = missing_policy(environment)
     if lacking or environment.max_upfront_fee is None:
-        return lacking
+        return Refusal(str(lacking))
     if environment.capacity_block_id != reservation_id:
-        return f"the record is for {environment.capacity_block_id}, not {reservation_id}"
+        return Refusal(f"the record is for {environment.capacity_block_id}, not {reservation_id}")
     if now >= deadlines.decide_by:
-        return f"too late: the last moment to decide was {format_instant(deadlines.decide_by)}"
+        text = f"too late: the last moment to decide was {format_instant(deadlines.decide_by)}"
+        return Refusal(text, Outcome.TOO_LATE)
     if now < deadlines.opens_at:
-        return f"too early: EC2 extends a block from {format_instant(deadlines.opens_at)}"
+        return Refusal(f"too early: EC2 extends a block from {format_instant(deadlines.opens_at)}")
     if offering.hours not in {24 * days for days in (environment.extend_by_days, *environment.fallback_days)}:
-        return f"the record no longer asks for {offering.hours} hours; the next search asks for what it wants now"
+        text = f"the record no longer asks for {offering.hours} hours; the next search asks for what it wants now"
+        return Refusal(text)
     if offering.fee > environment.max_upfront_fee:
-        return f"{format_usd(offering.fee)} is above max_upfront_fee {format_usd(environment.max_upfront_fee)}"
-    too_long = past_extend_until(environment, offering)
-    if too_long or not environment.require_approval:
-        return too_long
+        text = f"{format_usd(offering.fee)} is above max_upfront_fee {format_usd(environment.max_upfront_fee)}"
+        return Refusal(text)
+    if too_long := past_extend_until(environment, offering):
+        return Refusal(too_long)
+    if not environment.require_approval:
+        return None
+    no = used_up(approval, ledger_id, live=live) or approval_refusal(approval, offering, reservation_id, deadlines.end)
+    return None if no is None else Refusal(no)
+
+
+def used_up(approval: Mapping[str, Any] | None, ledger_id: str, *, live: bool) -> str | None:
+    """Why a stored approval, whatever it is about, moves no money for this purchase; None when it may."""
     if approval is not None and approval.get("used_for") not in (None, ledger_id):
         return "the approval was used for another purchase"
     if live and approval is not None and approval.get("dry_run") is True:
-        return "the question was asked while PurchaseMode was dry-run, so its yes moves no money; extend by hand to ask again"
-    return approval_refusal(approval, offering, reservation_id, deadlines.end)
+        return "the question was asked while PurchaseMode was dry-run, so its yes moves no money; start it by hand to ask again"
+    return None
 
 
 def approvers_of(approval: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
 from blockkeeper.domain.new_block import BlockReconciliation, NewBlock, Wanted
 from blockkeeper.domain.next_move import Move, NextMove
 from blockkeeper.domain.outcome import Outcome
+from blockkeeper.domain.purchase_policy import Refusal, used_up
 from blockkeeper.domain.reservation import WAITING_STATES, Reservation
 
 # Ends of extend-block after which a new block is searched. A person's no, a policy that forbids, a budget that is spent, a payment
@@ -169,8 +170,8 @@ def block_refusal(
     ledger_id: str,
     now: datetime,
     live: bool,
-) -> str | None:
-    """Why a new block must not be bought now, in words; None when it may.
+) -> Refusal | None:
+    """Why a new block must not be bought now; None when it may.
 
     Args:
         approval: the stored approval, or None.
@@ -179,26 +180,26 @@ def block_refusal(
         live: whether money would move.
     """
     if environment.capacity_block_id != old.reservation_id:
-        return f"the record is for {environment.capacity_block_id}, not {old.reservation_id}"
+        return Refusal(f"the record is for {environment.capacity_block_id}, not {old.reservation_id}")
+    decide_by = decide_block_by(block.start, payment_margin)
+    if now > decide_by:
+        text = f"too late: the last moment to decide on the block of {format_instant(block.start)} was {format_instant(decide_by)}"
+        return Refusal(text, Outcome.TOO_LATE)
     lengths = (environment.wanted_hours, *environment.fallback_hours)
     wishes = [
         wanted_block(environment, old, hours, end=end, payment_margin=payment_margin, now=now) for hours in lengths
     ]
     misfits = [wish if isinstance(wish, str) else wish.misfit(block) for wish in wishes]
     if all(misfits):
-        return misfits[0]
+        return Refusal(str(misfits[0]))
     ceiling = environment.replace.max_upfront_fee if environment.replace else None
     if ceiling is None or block.fee > ceiling:
-        return (
-            f"{format_usd(block.fee)} is above replace.max_upfront_fee {'' if ceiling is None else format_usd(ceiling)}"
-        )
+        limit = "" if ceiling is None else format_usd(ceiling)
+        return Refusal(f"{format_usd(block.fee)} is above replace.max_upfront_fee {limit}")
     if not environment.require_approval:
         return None
-    if approval is not None and approval.get("used_for") not in (None, ledger_id):
-        return "the approval was used for another purchase"
-    if live and approval is not None and approval.get("dry_run") is True:
-        return "the question was asked while PurchaseMode was dry-run, so its yes moves no money"
-    return block_approval_refusal(approval, block, old.reservation_id, end)
+    no = used_up(approval, ledger_id, live=live) or block_approval_refusal(approval, block, old.reservation_id, end)
+    return None if no is None else Refusal(no)
 
 
 def block_approval_refusal(

@@ -3,6 +3,10 @@
 import json
 from datetime import timedelta
 
+import pytest
+
+from local.engine.world import ACCOUNT
+
 from .conftest import END
 
 DAY = timedelta(days=1)
@@ -67,6 +71,24 @@ def test_case_b04_a_late_click_is_told_that_nothing_was_bought(live):
     assert "nothing was bought" in late.body.lower()
     live.world.run_until_idle()
     assert live.orders() == []
+
+
+@pytest.mark.parametrize("replace", [None, {"max_gap_hours": 24, "max_upfront_fee": "12000"}])
+def test_a_yes_too_late_to_be_acted_on_ends_as_too_late_and_plan_b_begins(live, replace):
+    """Others search in these seconds, so the buyer comes to it a minute after the last moment to decide."""
+    execution = asked(live, replace=replace)
+    live.world.run_until(END - 3 * HOUR - timedelta(seconds=20))
+    full_at_ms = int((live.world.now() + timedelta(seconds=66.67 + 80)).timestamp() * 1000)
+    live.put("rate", {"id": f"{ACCOUNT}#us-east-1#DescribeCapacityBlockExtensionOfferings", "full_at_ms": full_at_ms})
+    live.answer("approve")
+    live.world.run_until(END - 3 * HOUR + timedelta(minutes=2))
+    late = "too late: the last moment to decide was 2026-05-04T08:30:00Z"
+    assert (execution.path[-1], execution.output) == ("Too late to extend", {"outcome": "too_late", "reason": late})
+    assert "Record the miss" not in execution.path, "no time is lost before plan B"
+    assert (live.record()["status"], live.record()["error"], live.orders()) == ("EXPIRING", late, [])
+    assert live.told()[-1] == ("Replacement Failed", "no_offering") if replace else ("Block Expiring", "too_late")
+    assert ("Extension Failed", "not_allowed") not in live.told()
+    assert len(live.world.executions("ReplaceBlock")) == (1 if replace else 0)
 
 
 def test_case_b11_dearer_than_approved_is_asked_again(live):

@@ -41,6 +41,23 @@ def test_case_b43_fourteen_blocks_at_once_are_searched_and_bought_without_one_th
 @pytest.mark.parametrize(
     ("operation", "state"), [(SEARCH, "Wait for a turn to search"), (PURCHASE, "Wait for a turn to buy")]
 )
+def test_behind_ninety_who_wait_nobody_stands_and_the_second_wait_is_for_a_turn_of_its_own(live, operation, state):
+    """Ten calls at once and ninety in the queue; an order that went out after the first wait would be one too early."""
+    full_at = START + 100 * timedelta(milliseconds=6667)
+    item = {"id": f"{ACCOUNT}#us-east-1#{operation}", "full_at_ms": int(full_at.timestamp() * 1000)}
+    live.block().enrol().put("rate", item)
+    execution = live.extend()
+    live.world.run_until_idle()
+    assert execution.path[-1] == "Extension confirmed"
+    assert execution.path.count(state) == 2
+    (call,) = [call for call in live.world.market.calls if call.operation == operation]
+    assert call.at == START + timedelta(seconds=607), "600, and then the 7 until the next token"
+    assert live.item("rate", item["id"])["full_at_ms"] == int(1000 * (full_at.timestamp() + 6.667))
+
+
+@pytest.mark.parametrize(
+    ("operation", "state"), [(SEARCH, "Wait for a turn to search"), (PURCHASE, "Wait for a turn to buy")]
+)
 def test_a_turn_is_waited_for_once_and_then_ones_own(live, operation, state):
     queue(live.block().enrol(), operation, 100)
     execution = live.extend()
@@ -50,14 +67,6 @@ def test_a_turn_is_waited_for_once_and_then_ones_own(live, operation, state):
     live.world.run_until_idle()
     assert execution.path[-1] == "Extension confirmed"
     assert execution.path.count(state) == 1
-
-
-def test_a_queue_too_long_to_stand_in_is_asked_again(live):
-    queue(live.block().enrol(), SEARCH, 1000)
-    execution = live.extend()
-    live.world.run_until_idle()
-    assert execution.path[-1] == "Extension confirmed"
-    assert execution.path.count("Wait for a turn to search") == 2
 
 
 def test_an_offer_is_looked_up_again_in_turn(live):

@@ -69,6 +69,12 @@ class PlanB(Story):
         }
         return self.world.start("ReplaceBlock", block, name)
 
+    def queue(self, operation, seconds):
+        """Others have so many seconds of turns before ours."""
+        full_at = self.world.now() + timedelta(seconds=66.67 + seconds)
+        item = {"id": f"{ACCOUNT}#us-east-1#{operation}", "full_at_ms": int(full_at.timestamp() * 1000)}
+        self.put("rate", item)
+
     def purchases(self):
         """Live purchases of new blocks that reached EC2."""
         return [
@@ -306,6 +312,30 @@ def test_a_yes_buys_what_was_asked(plan_b):
     assert plan_b.item("approval", approval["id"])["used_for"] == KEY
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_yes_too_late_to_be_acted_on_is_no_rules_no_and_the_search_goes_on(plan_b, later):
+    """Others buy in these seconds, so the buyer comes to it after the block's last moment; another block may be in time."""
+    plan_b.without_extension(require_approval=True)
+    execution = plan_b.replace()
+    plan_b.world.run_until(at("04T10:54:40"))
+    plan_b.queue("PurchaseCapacityBlock", 80)
+    plan_b.answer("approve")
+    plan_b.world.run_until(at("04T10:57"))
+    late = "too late: the last moment to decide on the block of 2026-05-04T13:00:00Z was 2026-05-04T10:55:00Z"
+    assert (plan_b.said(), plan_b.record()["replacement"]["reason"]) == ("too_late", late)
+    assert plan_b.purchases() == []
+    if later:
+        plan_b.world.market.load_fleet(
+            {"offerings": [SUPPLY | {"start": "2026-05-04T18:00:00Z", "end": "2026-05-06T18:00:00Z"}]}
+        )
+        plan_b.world.run_until(at("04T13:00"))
+        assert plan_b.said() == "offered", "another block is another question"
+        plan_b.answer("approve")
+    plan_b.world.run_until_idle()
+    assert execution.output["outcome"] == ("replaced" if later else "no_offering")
+    assert len(plan_b.purchases()) == (1 if later else 0)
+
+
 def test_a_no_buys_nothing(plan_b):
     plan_b.without_extension(require_approval=True)
     execution = plan_b.replace()
@@ -481,14 +511,24 @@ def test_case_b47_a_rehearsal_goes_all_the_way_and_buys_nothing(rehearsed):
 
 def test_a_purchase_waits_for_its_turn(plan_b):
     plan_b.without_extension()
-    for operation, ahead in (("DescribeCapacityBlockOfferings", 100), ("PurchaseCapacityBlock", 300)):
-        full_at = plan_b.world.now() + timedelta(seconds=66.67 + ahead)
-        item = {"id": f"{ACCOUNT}#us-east-1#{operation}", "full_at_ms": int(full_at.timestamp() * 1000)}
-        plan_b.put("rate", item)
+    plan_b.queue("DescribeCapacityBlockOfferings", 100)
+    plan_b.queue("PurchaseCapacityBlock", 300)
     execution = plan_b.replace()
     plan_b.world.run_until_idle()
     assert execution.output["outcome"] == "replaced"
-    assert "Wait for a turn to buy" in execution.path
+    assert execution.path.count("Wait for a turn to buy") == 1
+
+
+@pytest.mark.parametrize("operation", ["DescribeCapacityBlockOfferings", "PurchaseCapacityBlock"])
+def test_a_queue_too_long_to_stand_in_is_asked_again_for_a_turn_of_ones_own(plan_b, operation):
+    plan_b.without_extension()
+    plan_b.queue(operation, 700)
+    began = plan_b.world.now()
+    execution = plan_b.replace()
+    plan_b.world.run_until_idle()
+    assert execution.output["outcome"] == "replaced"
+    (call,) = [call for call in plan_b.world.market.calls if call.operation == operation]
+    assert call.at >= began + timedelta(seconds=700)
 
 
 # ---------------------------------------------------------------- Payment
@@ -682,9 +722,7 @@ def test_a_policy_that_does_not_allow_it_buys_nothing(plan_b, fields, end):
 
 def test_a_policy_that_changes_between_the_look_and_the_order_counts(plan_b):
     plan_b.without_extension()
-    full_at = plan_b.world.now() + timedelta(seconds=66.67 + 100)
-    item = {"id": f"{ACCOUNT}#us-east-1#PurchaseCapacityBlock", "full_at_ms": int(full_at.timestamp() * 1000)}
-    plan_b.put("rate", item)
+    plan_b.queue("PurchaseCapacityBlock", 100)
     execution = plan_b.replace()
     plan_b.world.run_for(timedelta(seconds=50))
     plan_b.enrol(replace=REPLACE | {"max_upfront_fee": "100"})

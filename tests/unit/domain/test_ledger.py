@@ -107,7 +107,7 @@ APPROVAL = {
 
 
 def refused(approval=APPROVAL, now=NOW, **fields):
-    return refusal(
+    no = refusal(
         environment(**fields),
         approval,
         OFFERING,
@@ -116,6 +116,9 @@ def refused(approval=APPROVAL, now=NOW, **fields):
         ledger_id="cr-0a1#end",
         now=now,
     )
+    # Too late is an outcome of its own; every other rule that says no is not_allowed.
+    assert no is None or (no.outcome is Outcome.TOO_LATE) == no.reason.startswith("too late")
+    return None if no is None else no.reason
 
 
 def test_a_length_that_the_record_does_not_ask_for_is_refused():

@@ -148,7 +148,7 @@ def test_extend_until_holds_for_a_new_block_too():
                 UpfrontFee=str(fee),
                 AvailabilityZone=f"us-east-1{zone}",
                 InstanceCount=count,
-                CapacityBlockOfferingId=f"cb-{start}-{hours}-{fee}-{zone}",
+                CapacityBlockOfferingId=f"cb-{start}-{hours}-{fee}-{zone}-{count}",
             ),
             st.integers(-3000, 3000),
             st.integers(20, 80),

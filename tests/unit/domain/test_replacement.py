@@ -57,7 +57,7 @@ def approval(**fields):
 
 
 def refused(given=None, *, offered=None, held=None, now=NOW, live=True, **fields):
-    return block_refusal(
+    no = block_refusal(
         record(**fields),
         approval() if given is None else given or None,
         offered or block(),
@@ -68,6 +68,9 @@ def refused(given=None, *, offered=None, held=None, now=NOW, live=True, **fields
         now=now,
         live=live,
     )
+    # Too late is an outcome of its own; every other rule that says no is not_allowed.
+    assert no is None or (no.outcome is Outcome.TOO_LATE) == no.reason.startswith("too late")
+    return None if no is None else no.reason
 
 
 # ---------------------------------------------------------------- When
@@ -185,7 +188,10 @@ def test_what_is_approved_may_be_bought():
         ({"replace": REPLACE | {"max_upfront_fee": "7724.20"}}, "above replace.max_upfront_fee"),
         ({"replace": REPLACE | {"availability_zones": ["us-east-1a"]}}, "not in replace.availability_zones"),
         ({"extend_until": "2026-05-06T00:00:00Z"}, "past extend_until"),
-        ({"now": END}, "too soon to be decided on and paid"),
+        (
+            {"now": END},
+            "too late: the last moment to decide on the block of 2026-05-04T12:30:00Z was 2026-05-04T10:25:00Z",
+        ),
         ({"held": old(InstanceType="u-p6e-gb200x72")}, "UltraServer"),
         ({"held": reservation()}, "InstancePlatform"),
         ({"offered": block(start=END - DAY, end=END + DAY), "now": END - 5 * DAY}, "would lie unused"),
