@@ -71,7 +71,36 @@ def _answer(
     if json_:
         output.show_json(decided)
     else:
-        output.say(decided.get("message") or f"{asked['approval_id']} is {decided['status']}")
+        for line in _outcome(decided):
+            output.say(line)
+
+
+def _outcome(decided: Record) -> list[str]:
+    """What was answered, by whom, whose voices are missing, and what comes next."""
+    from blockkeeper.domain.approval import API_CALLER, ApprovalStatus, What, local, request_from, without_answer
+    from blockkeeper.domain.money import format_usd
+
+    request = request_from(decided)
+    what = "new block in place of" if request.what is What.BLOCK else "extension of"
+    asked = f"the {what} {request.environment} until {local(request, request.new_end)} for {format_usd(request.upfront_fee)}"
+    said = str(decided["message"])
+    if request.status is ApprovalStatus.OPEN:
+        others = ", ".join(each for each in request.approvers if each.lower() not in request.votes)
+        until = local(request, request.decide_by)
+        rest = f"It can still be answered by {others}, before {until}; without that {without_answer(request)}."
+        return [f"{asked} is not approved yet. {said}", rest]
+    who = (request.decided_by or "nobody").removeprefix(API_CALLER)
+    after = {
+        ApprovalStatus.APPROVED: (
+            "the workflow looks the offer up again and buys it, for no more than that (with PurchaseMode dry-run it"
+            f" rehearses); `blockkeeper status {request.environment}` shows how far it is."
+        ),
+        ApprovalStatus.REJECTED: "nothing is bought, and the block ends as planned, its groups drained before.",
+    }
+    return [
+        f"{asked} is {request.status.lower()} by {who}. {said}",
+        f"Next: {after[request.status]}",
+    ]
 
 
 def _open_request(api: Api, target: str) -> Record:

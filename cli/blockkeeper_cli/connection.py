@@ -104,6 +104,21 @@ class Connection:
             raise CommandError(f"stack {self.stack} has no output {name}; deploy it again with `sam deploy`")
         return self.outputs[name]
 
+    @property
+    def targets(self) -> tuple[tuple[str, str], ...]:
+        """Accounts and Regions that the stack looks at.
+
+        Raises:
+            CommandError: the parameter cannot be read.
+        """
+        from blockkeeper import settings
+
+        self.output("TableName")
+        try:
+            return tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region))
+        except ValueError as error:
+            raise CommandError(f"{error}; correct it with `sam deploy --parameter-overrides Targets=...`") from error
+
     def as_stack(self) -> Stack:
         """The stack as the doctor must know it."""
         from botocore.exceptions import ClientError
@@ -118,13 +133,9 @@ class Connection:
             buyers = {action: self._role(resource) for action, resource in roles.items()}
         except ClientError:
             buyers = None  # the doctor says so, and goes on
-        try:
-            targets = tuple(settings.targets(os.environ.get("TARGETS", ""), self.account, self.region))
-        except ValueError as error:
-            raise CommandError(f"{error}; correct it with `sam deploy --parameter-overrides Targets=...`") from error
         return Stack(
             account=self.account,
-            targets=targets,
+            targets=self.targets,
             approvers=settings.approver_emails(),
             sender=os.environ.get("SENDER_EMAIL", ""),
             member_role=os.environ["MEMBER_ROLE_NAME"],

@@ -15,10 +15,12 @@ from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, format_usd, p
 from blockkeeper.domain.names import end_of
 from blockkeeper_cli import options, output
 from blockkeeper_cli.connection import Connection
-from blockkeeper_cli.errors import NO_BLOCK, UsageError, error_code
+from blockkeeper_cli.errors import NO_BLOCK, CommandError, UsageError, error_code
+from blockkeeper_cli.records import find_record
 
 if TYPE_CHECKING:
     from blockkeeper.domain.extension import Extension
+    from blockkeeper_cli.rest import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,11 @@ class Row:
 
 
 def history(
-    reservation_id: Annotated[
+    target: Annotated[
         str | None,
-        typer.Argument(metavar="[RESERVATION_ID]", help="One block (cr-...), with EC2's own history beside."),
+        typer.Argument(
+            metavar="[PK|RESERVATION_ID]", help="One record or block (cr-...), with EC2's own history beside."
+        ),
     ] = None,
     *,
     csv_: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -69,15 +73,25 @@ def history(
     region: options.Region = None,
     profile: options.Profile = None,
 ) -> None:
-    """Show the extensions that were ordered: by us, and for one block by anybody."""
+    """Show what was ordered: by us, and for one record or block by anybody."""
     if csv_ and json_:
         raise UsageError("--csv and --json exclude each other; choose one")
     connection = Connection(stack, region, profile)
     connection.output("TableName")
     from blockkeeper.aws import ledger
 
-    entries = list(ledger.purchases(reservation_id))
-    extensions, place = _from_ec2(connection, reservation_id, entries) if reservation_id else ((), connection.region)
+    reservation_id, record = target, None
+    if target is None or target.startswith("cr-"):
+        entries = list(ledger.purchases(target))
+    else:
+        record = find_record(connection.api, target)
+        reservation_id = None if record is None else str(record["capacity_block_id"])
+        entries = [each for each in ledger.purchases() if _concerns(each, target, reservation_id)]
+        if record is None and not entries:
+            raise CommandError(f"{target} is not enrolled, and nothing was ordered for it")
+    extensions, place = (
+        _from_ec2(connection, reservation_id, entries, record) if reservation_id else ((), connection.region)
+    )
     rows = _rows(entries, extensions, reservation_id, place)
     if json_:
         output.show_json([asdict(row) for row in rows])
@@ -89,16 +103,23 @@ def history(
         output.say("nothing was ordered yet")
 
 
+def _concerns(entry: dict[str, Any], pk: str, reservation_id: str | None) -> bool:
+    """Whether an order is for the record, which may have turned to another block since, or for its block."""
+    return entry.get("environment") == pk or entry["reservation_id"] == reservation_id
+
+
 def _from_ec2(
-    connection: Connection, reservation_id: str, entries: list[dict[str, Any]]
+    connection: Connection, reservation_id: str, entries: list[dict[str, Any]], record: Record | None
 ) -> tuple[tuple[Extension, ...], str]:
-    """EC2's history of the block, and the Region it is in: the ledger's, else that of the command."""
+    """EC2's history of the block, and the Region it is in: the record's, the ledger's, else that of the command."""
     from botocore.exceptions import ClientError
 
     from blockkeeper.aws.ec2 import extension_history
 
-    last = entries[-1] if entries else {}
-    region, account = str(last.get("region") or connection.region), str(last.get("account") or connection.account)
+    last: dict[str, Any] = next((each for each in reversed(entries) if each["reservation_id"] == reservation_id), {})
+    known = record or {}
+    region = str(known.get("region") or last.get("region") or connection.region)
+    account = str(known.get("owner_id") or last.get("account") or connection.account)
     try:
         return extension_history(reservation_id, region, account), region
     except ClientError as error:

@@ -13,7 +13,10 @@ from typer.core import TyperGroup
 from blockkeeper_cli import answer, approvals, doctor, extend, history, offers, records, resolve, status
 from blockkeeper_cli.errors import CommandError, explain
 
-_EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 AWS or the API not reached."
+_EPILOG = (
+    "Every command takes --stack (or BLOCKKEEPER_STACK), --region, --profile and --json behind its name."
+    " Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 AWS or the API not reached."
+)
 
 
 class _Commands(TyperGroup):
@@ -43,7 +46,7 @@ app = typer.Typer(
     # A traceback with local variables could show the API's key.
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EXIT_CODES,
+    epilog=_EPILOG,
 )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from blockkeeper.domain.enrolment import pk_problem
 from blockkeeper_cli import options, output
+from blockkeeper_cli.block_check import look
 from blockkeeper_cli.connection import Connection
 from blockkeeper_cli.errors import CommandError, UsageError
 from blockkeeper_cli.rest import Api, ApiError, Record, segment
@@ -77,6 +78,9 @@ def enrol(
     path = f"/{_checked(str(body.get('PK', '')))}" if update else "/"
     if who or not update:
         body = {"enrolled_by": who or connection.caller} | body
+    stored = _read(connection.api, str(body["PK"])) if update else None
+    if block := look(connection, body, stored or {}):
+        output.note(block)
     record = connection.api.call("PUT" if update else "POST", path, body)
     if json_:
         output.show_json(record)
@@ -84,6 +88,8 @@ def enrol(
     output.say(f"{record['PK']} is enrolled: {record['capacity_block_id']} in {record['region']}")
     if record.get("error"):
         output.say(f"nothing is bought for it yet: {record['error']}")
+    for warning in record.get("warnings", ()):
+        output.say(f"warning: {warning}")
 
 
 def show(

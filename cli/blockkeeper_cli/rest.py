@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 PAGE_SIZE = 500
 _AWS_HOST = re.compile(r"(?P<id>[a-z0-9]+)\.execute-api\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
 
+# What the API tells its clients to call, as a person calls it; the longer paths first.
+_COMMANDS = (
+    (r"GET /openapi\.json", "schemas/environment.schema.json"),
+    (r"GET /approvals\?status=OPEN", "`blockkeeper approvals`"),
+    (r"GET /approvals", "`blockkeeper approvals --all`"),
+    (r"POST /approvals/\{id\}/approve", "`blockkeeper approve ID`"),
+    (r"GET /(?=[ ,;.)]|$)", "`blockkeeper status`"),
+    (r"PUT /[^\s,;)]+", "`blockkeeper enrol FILE --update`"),
+)
+
 Record = dict[str, Any]
 
 
@@ -102,8 +112,7 @@ def segment(text: str) -> str:
 def _refusal(status: int, parsed: Any, url: str) -> CommandError:
     error = parsed.get("error") if isinstance(parsed, dict) else None
     if isinstance(error, dict) and "message" in error:
-        message = "; ".join(dict.fromkeys([error["message"], *_details(error)]))
-        return ApiError(status, str(error.get("code")), message)
+        return ApiError(status, str(error.get("code")), as_commands(_lines(error)))
     if status == 403:  # noqa: PLR2004 - API Gateway's word for a key that it does not know, or a path
         return ApiError(
             403, "forbidden", f"the API at {url} does not accept its key; did the secret change? deploy again"
@@ -114,10 +123,17 @@ def _refusal(status: int, parsed: Any, url: str) -> CommandError:
     return kind(f"the API at {url} answers HTTP {status}; see the stack's logs")
 
 
-def _details(error: Record) -> list[str]:
-    """What the message itself does not say of the details: it names the first few."""
-    messages = [str(detail.get("message")) for detail in error.get("details") or []]
-    return [message for message in messages if message not in error["message"]]
+def _lines(error: Record) -> str:
+    """The message; of several faults a line each, since people mend them one by one."""
+    faults = dict.fromkeys(str(detail.get("message")) for detail in error.get("details") or [])
+    return str(error["message"]) if len(faults) < 2 else "\n  ".join([f"{len(faults)} faults:", *faults])  # noqa: PLR2004 - several
+
+
+def as_commands(message: str) -> str:
+    """The API's words with our commands in place of its requests, which are for programs."""
+    for request, command in _COMMANDS:
+        message = re.sub(request, command, message)
+    return message
 
 
 def _reachable(url: str) -> str:

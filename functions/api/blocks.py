@@ -27,11 +27,12 @@ def _block(record: dict[str, Any], margin: timedelta, now: datetime) -> dict[str
     row = {name: record.get(name) for name in ("PK", "name", "capacity_block_id", "region", "instance_type")}
     row |= {name: record.get(name) for name in ("instance_count", "state", "status", "error", "end_time")}
     try:
-        environment = parse_environment(record)
+        environment = parse_environment(record, settings.approver_emails())
     except (KeyError, ValueError, TypeError, AttributeError):
         # Somebody wrote to the table by other ways; the other blocks are shown all the same (design rule 4).
         unread = {"minutes_left": None, "deadlines": None}
-        return row | unread | {"next_step": "the record cannot be read, so nothing is done for it; PUT it again"}
+        again = "write it again, with `blockkeeper enrol FILE --update` or PUT"
+        return row | unread | {"next_step": f"the record cannot be read, so nothing is done for it; {again}"}
     deadlines = _deadlines(environment, margin)
     return row | {
         "minutes_left": deadlines and max(0, int((deadlines.end - now).total_seconds() // 60)),

@@ -20,10 +20,12 @@ from blockkeeper.domain.enrolment import (
     rule_problems,
     shared_group_problems,
     wanted_record,
+    warnings,
 )
 from blockkeeper.domain.environment import Status
 from blockkeeper.domain.problem import Problem
 from blockkeeper.schema_check import schema, schema_problems, without_read_only
+from blockkeeper.settings import approver_emails
 
 Record = dict[str, Any]
 
@@ -67,7 +69,7 @@ def change(request: Request) -> Answer:
         wanted = wanted_record(before, body)
         _check(wanted, request, before)
         try:
-            record = changed_record(before, wanted, request.now)
+            record = changed_record(before, wanted, request.now, approver_emails())
             environments.replace(record, before.get("version", 0), leftover(before, record, request.now))
         except PaymentPendingError:
             raise _payment_pending(pk, "turn to another block") from None
@@ -105,7 +107,7 @@ def approve(request: Request) -> Answer:
 def _create(request: Request, body: Record) -> Answer:
     body = {name: value for name, value in body.items() if value is not None}
     _check(body, request, None)
-    record = new_record(body, request.now)
+    record = new_record(body, request.now, approver_emails())
     try:
         environments.create(record)
     except ConditionFailedError:
@@ -174,7 +176,8 @@ def _answer(status: int, record: Record) -> Answer:
 
 
 def _public(record: Record) -> Record:
-    return {name: record[name] for name in schema("environment")["properties"] if name in record}
+    shown = {name: record[name] for name in schema("environment")["properties"] if name in record}
+    return shown | ({"warnings": warned} if (warned := warnings(record)) else {})
 
 
 def _payment_pending(pk: str, what: str) -> RefusedError:

@@ -42,6 +42,7 @@ class Check(StrEnum):
     MISSING_POLICY = "missing-policy"
     QUORUM = "quorum"
     EXTEND_UNTIL = "extend-until"
+    LOOK_AHEAD = "look-ahead"
     CEILING = "ceiling"
     NOT_IN_TARGETS = "not-in-targets"
     FOREIGN_OWNER = "foreign-owner"
@@ -79,6 +80,7 @@ WHY: Mapping[Check, str] = {
     Check.MISSING_POLICY: "What the policy lacks means no: nothing is bought.",
     Check.QUORUM: "No request can ever be approved.",
     Check.EXTEND_UNTIL: "Nothing that ends later is bought, so the block ends at its present end.",
+    Check.LOOK_AHEAD: "Money is bound long before it is needed, by as many questions or purchases one after the other.",
     Check.CEILING: "Extensions that cost what the last one did are not bought.",
     Check.NOT_IN_TARGETS: "Only Targets are swept: nobody looks at this block, its end passes unseen.",
     Check.FOREIGN_OWNER: "EC2 lets only the owner of a block extend it.",

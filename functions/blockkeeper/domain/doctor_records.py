@@ -11,7 +11,7 @@ from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import format_usd
-from blockkeeper.domain.purchase_policy import missing_policy
+from blockkeeper.domain.purchase_policy import bought_in_a_row, missing_policy
 from blockkeeper.domain.reservation import Reservation
 
 Target = tuple[str, str]
@@ -33,6 +33,9 @@ def look_at_record(environment: Environment, targets: Collection[Target], now: d
         problem = f"extend_until is {format_instant(until)}, which has passed"
         remedy = f"set a later one, or null for none: {update}; leave it if the block may end"
         yield finding(Check.EXTEND_UNTIL, subject, problem, remedy, Severity.WARNING)
+    if many := bought_in_a_row(environment):
+        problem, _, remedy = many.partition(" (")
+        yield finding(Check.LOOK_AHEAD, subject, problem, f"{remedy.removesuffix(')')}: {update}", Severity.WARNING)
     if environment.region not in {region for _, region in targets}:
         named = ", ".join(f"{account}:{region}" for account, region in targets)
         problem = f"its Region is {environment.region}; Targets are {named}"

@@ -11,7 +11,7 @@ from blockkeeper.domain.durations import IllegalDurationError, extension_hours
 from blockkeeper.domain.environment import DEFAULT_REMINDER_HOURS, UTC_ZONE, OnTimeout, Status, parse_environment
 from blockkeeper.domain.instants import format_instant, is_time_zone, parse_instant
 from blockkeeper.domain.problem import Problem
-from blockkeeper.domain.purchase_policy import missing_policy
+from blockkeeper.domain.purchase_policy import bought_in_a_row, missing_policy
 from blockkeeper.domain.reservation import Reservation
 
 # The first segments of the API's own paths, which a PK would hide.
@@ -71,14 +71,26 @@ def rule_problems(record: Mapping[str, Any], now: datetime, before: Mapping[str,
     ]
 
 
-def new_record(body: Mapping[str, Any], now: datetime) -> Record:
+def new_record(body: Mapping[str, Any], now: datetime, default_approvers: tuple[str, ...] = ()) -> Record:
     """The record of a checked body, as it is stored: defaults filled in, times in UTC, whole numbers as int.
+
+    Args:
+        default_approvers: who is asked when the record names nobody; the stack's `ApproverEmails`.
 
     A record without a ceiling, or one that asks for approval and names no approver, is accepted, since AWS's sample knows
     neither; it stays PENDING with an error that says what is missing, and nothing is bought for it (design rule 6).
     """
     record = {**DEFAULTS, "name": body.get("PK"), **_plain(body), "status": Status.PENDING.value}
-    return _written(record, missing_policy(parse_environment(record)), now)
+    return _written(record, missing_policy(parse_environment(record, default_approvers)), now)
+
+
+def warnings(record: Mapping[str, Any]) -> list[str]:
+    """What a stored record allows and its owner may not mean, each with the remedy; nothing for one that cannot be read."""
+    try:
+        found = bought_in_a_row(parse_environment(record))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return []
+    return [] if found is None else [found]
 
 
 def wanted_record(before: Mapping[str, Any], body: Mapping[str, Any]) -> Record:
@@ -90,14 +102,19 @@ def wanted_record(before: Mapping[str, Any], body: Mapping[str, Any]) -> Record:
     return {name: value for name, value in {**stored, **body, "PK": before["PK"]}.items() if value is not None}
 
 
-def changed_record(before: Mapping[str, Any], wanted: Mapping[str, Any], now: datetime) -> Record:
+def changed_record(
+    before: Mapping[str, Any], wanted: Mapping[str, Any], now: datetime, default_approvers: tuple[str, ...] = ()
+) -> Record:
     """The record to store in place of `before`, from the checked record that a change asks for.
+
+    Args:
+        default_approvers: as for `new_record`.
 
     Raises:
         PaymentPendingError: it turns to another block while an extension of the present one awaits its payment.
     """
     kept = {name: before[name] for name in KEPT_FIELDS if name in before}
-    readable, lacked = _policy_of(before)
+    readable, lacked = _policy_of(before, default_approvers)
     moved = any(wanted[name] != before.get(name) for name in ("capacity_block_id", "region"))
     if moved and kept.get("status") == Status.EXTENSION_PAYMENT_PENDING:
         raise PaymentPendingError
@@ -109,7 +126,7 @@ def changed_record(before: Mapping[str, Any], wanted: Mapping[str, Any], now: da
     if kept.get("state") is not None:
         # EC2 has been read: its EndDate stands, whatever a client still remembers (design rule 3).
         record["end_time"] = before.get("end_time")
-    error = missing_policy(parse_environment(record))
+    error = missing_policy(parse_environment(record, default_approvers))
     if error is None and kept.get("error") != lacked:
         error = kept.get("error")
     return _written({**record, **kept}, error, now)
@@ -177,10 +194,10 @@ def _group_key(group: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def _policy_of(record: Mapping[str, Any]) -> tuple[bool, str | None]:
+def _policy_of(record: Mapping[str, Any], default_approvers: tuple[str, ...]) -> tuple[bool, str | None]:
     """Whether a stored record can be read (somebody may have written to the table by hand), and what its policy lacks."""
     try:
-        return True, missing_policy(parse_environment(record))
+        return True, missing_policy(parse_environment(record, default_approvers))
     except (ValueError, KeyError, TypeError, AttributeError):
         return False, None
 

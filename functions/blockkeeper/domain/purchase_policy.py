@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from blockkeeper.domain.deadlines import Deadlines
+from blockkeeper.domain.deadlines import EARLIEST_EXTENSION, Deadlines
 from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
@@ -31,6 +31,21 @@ def missing_policy(environment: Environment) -> str | None:
     if environment.require_approval and not environment.approvers:
         return "approvers is empty and require_approval is true; nobody could say yes (name at least one approver)"
     return None
+
+
+def bought_in_a_row(environment: Environment) -> str | None:
+    """What a look-ahead beyond the extension leads to, with the remedy; None when it is none, or `extend_until` bounds it.
+
+    An end that has moved by less than the look-ahead is within it again, so it is due at once.
+    """
+    ahead, days = environment.extension_lookahead_days, environment.extend_by_days
+    if ahead <= days or environment.extend_until is not None:
+        return None
+    most = -(-min(ahead, EARLIEST_EXTENSION.days) // days)
+    return (
+        f"extension_lookahead_days is {ahead} and extend_by_days {days}; an end that has just moved is due again at once, so up to"
+        f" {most} extensions are bought in a row (use a look-ahead of {days} days at most, or set extend_until)"
+    )
 
 
 def refusal(

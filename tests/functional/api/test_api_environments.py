@@ -42,6 +42,29 @@ def test_missing_approver_is_said_with_its_remedy(api):
     assert "error" not in mended.body
 
 
+def test_who_is_asked_by_default_is_no_missing_approver(api, monkeypatch):
+    monkeypatch.setenv("APPROVER_EMAILS", "ops@example.com")
+    enrolled = api("POST", "/", {**SAMPLE, "max_upfront_fee": "1.00"})
+    assert "error" not in enrolled.body
+    assert "error" not in api("PUT", "/team-vision", {"extend_by_days": 14}).body
+    assert "approvers" not in api("GET", "/blocks").body[0]["next_step"]
+
+
+def test_a_warning_stands_beside_the_record_and_may_come_back_with_it(api):
+    assert "warnings" not in api("POST", "/", COMPLETE).body, "a client sees nothing new where all is well"
+    answer = api("PUT", "/team-vision", {"extension_lookahead_days": 20})
+    assert answer.status == 200
+    (warning,) = answer.body["warnings"]
+    assert "up to 3 extensions are bought in a row" in warning
+    (listed,) = api("GET", "/").body
+    assert listed["warnings"] == [warning]
+    assert api("PUT", "/", listed).status == 200
+    assert "warnings" not in get_item("environment", "team-vision"), (
+        "it is computed, so that it cannot outlive its reason"
+    )
+    assert "warnings" not in api("PUT", "/team-vision", {"extend_until": "2026-06-01T00:00:00Z"}).body
+
+
 def test_sample_client_script(api):
     """The calls of the sample's own test script: PK in query and body, all at the root."""
     sample = {**SAMPLE, "approval": False, "status": "ACTIVE", "end_time": "2026-05-04T11:30:00.123456+00:00"}

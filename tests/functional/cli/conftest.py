@@ -39,6 +39,7 @@ RECORD = {
     "region": "us-east-1",
     "instance_type": "p5.48xlarge",
     "extend_by_days": 1,
+    "extension_lookahead_days": 1,
     "approvers": ["maria@example.com"],
     "max_upfront_fee": "12000",
 }
@@ -154,8 +155,16 @@ class World:
         }
         self.market.load_fleet({"blocks": [{**block, **fields}]})
 
-    def enrol(self, **fields):
-        ran = self("enrol", "-", "--json", given=json.dumps({**RECORD, **fields}))
+    def enrol(self, *, unseen=False, **fields):
+        """Enrols a block that EC2 has: one is made where a test has made none, unless EC2 is not to be asked."""
+        wanted = {**RECORD, **fields}
+        place = (wanted["capacity_block_id"], wanted["region"])
+        if not unseen and self.market.blocks.get(*place) is None:
+            self.block(place[0], region=place[1], instance_type=wanted["instance_type"])
+        with self.monkeypatch.context() as patch:
+            if unseen:
+                patch.setattr("blockkeeper_cli.records.look", lambda *_: None)
+            ran = self("enrol", "-", "--json", given=json.dumps(wanted))
         assert ran.code == 0, ran.err
         return ran.json
 

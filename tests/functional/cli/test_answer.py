@@ -45,7 +45,9 @@ def test_a_yes_shows_what_is_decided_and_says_who(cli, told, target):
 def test_a_no_is_recorded_for_whom_it_is_given(cli, told):
     cli.request()
     ran = cli("reject", "team-vision", "--yes", "--as", "maria@example.com")
-    assert (ran.code, ran.out) == (0, "Your answer is recorded.\n")
+    assert ran.code == 0
+    assert "until Tue 5 May 2026, 11:30 UTC for 3,986.69 USD is rejected by maria@example.com" in ran.out
+    assert "Next: nothing is bought" in ran.out
     item = table.get_item("approval", REQUEST)
     assert (item["status"], item["decided_by"]) == ("REJECTED", "api:maria@example.com")
     assert [answer["decision"] for answer in told] == ["rejected"]
@@ -91,8 +93,23 @@ def test_one_yes_of_two_is_counted(cli, told):
     cli.request(approvers=["maria@example.com", "ann@example.com"], quorum=2)
     ran = cli("approve", "team-vision", "--yes")
     assert ran.code == 0
-    assert "1 more" in ran.out
+    assert (
+        "the extension of team-vision until Tue 5 May 2026, 11:30 UTC for 3,986.69 USD is not approved yet" in ran.out
+    )
+    assert "1 more of the approvers must say yes" in ran.out
+    assert "by maria@example.com, ann@example.com, before Mon 4 May 2026, 08:30 UTC" in ran.out
+    assert "nothing is bought, and the block ends as planned" in ran.out
     assert told == []
+
+
+def test_a_yes_says_what_is_approved_by_whom_and_what_comes_next(cli):
+    cli.request()
+    out = cli("approve", "team-vision", "--yes", "--as", "ann@example.com").out
+    assert (
+        "the extension of team-vision until Tue 5 May 2026, 11:30 UTC for 3,986.69 USD is approved by ann@example"
+        in out
+    )
+    assert "Next: the workflow looks the offer up again and buys it" in out
 
 
 def test_nothing_is_answered_without_a_yes(cli, told):
@@ -159,6 +176,7 @@ def test_requests_are_listed_open_ones_first_and_past_ones_on_demand(cli):
 
 @pytest.mark.parametrize(("words", "stated"), [((), "moto"), (("--as", "maria@example.com"), "maria@example.com")])
 def test_enrolling_states_who_has_enrolled_case_b21(cli, words, stated):
+    cli.block()
     record = {"PK": "train", "capacity_block_id": BLOCK, "region": "us-east-1", "instance_type": "p5.48xlarge"}
     ran = cli("enrol", "-", "--json", *words, given=json.dumps(record | {"extend_by_days": 1}))
     assert (ran.code, ran.json["enrolled_by"], ran.json["four_eyes"]) == (0, stated, True)

@@ -51,7 +51,7 @@ def test_each_finding_is_shown_with_its_reason_and_its_command_in_one_line(sound
 
 
 def test_one_record_is_looked_at_alone(sound):
-    sound.enrol(PK="other", capacity_block_id="cr-0000000000000beef")
+    sound.enrol(unseen=True, PK="other", capacity_block_id="cr-0000000000000beef")
     assert checks(sound) == {("record:other", "block-missing")}
     assert sound("doctor", "team-vision").code == 0
     ran = sound("doctor", "other")
@@ -107,7 +107,9 @@ class TestAnotherAccount:
         monkeypatch.setattr("blockkeeper.aws.doctor_reads.assume", refuse)
         assert checks(sound) == {("account:444455556666", "could-not-read")}
         assert sound("doctor").code == 3
-        sound.enrol(PK="theirs", capacity_block_id="cr-0000000000000beef", groups=[{"auto_scaling_group": "far"}])
+        sound.enrol(
+            unseen=True, PK="theirs", capacity_block_id="cr-0000000000000beef", groups=[{"auto_scaling_group": "far"}]
+        )
         found = [
             finding(Check.WARM_POOL, "record:theirs/far", "it has a warm pool", "delete it"),
             finding(Check.QUORUM, "record:team-vision", "quorum is 9", "lower it"),

@@ -1,10 +1,15 @@
 """What goes wrong on the way to AWS and the API: one line, the right exit code, never the key."""
 
+import inspect
 import json
 import socket
+import typing
 
 import boto3
 import pytest
+
+from blockkeeper_cli import options as shared
+from blockkeeper_cli.main import app
 
 from .conftest import KEY
 
@@ -26,6 +31,20 @@ def test_the_stack_is_named_by_the_environment_too(cli, monkeypatch):
     monkeypatch.setenv("BLOCKKEEPER_STACK", "other")
     assert "no stack other" in one_line(cli("status"), 1)
     assert cli("status", "--stack", "blockkeeper").code == 0
+
+
+def test_every_command_names_the_stack_in_the_same_way():
+    commands = {command.callback: command for command in app.registered_commands}
+    for function in commands:
+        options = typing.get_type_hints(function, include_extras=True)
+        assert (options["stack"], options["region"], options["profile"], options["json_"]) == (
+            shared.Stack,
+            shared.Region,
+            shared.Profile,
+            shared.Json,
+        ), function.__name__
+        assert inspect.signature(function).parameters["stack"].default == shared.DEFAULT_STACK
+    assert len(commands) >= 12
 
 
 def test_the_region_option_counts(cli):

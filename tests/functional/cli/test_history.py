@@ -30,6 +30,22 @@ def test_our_order_and_ec2s_word_stand_in_one_row(cli):
         assert words in out
 
 
+def test_a_record_stands_for_its_block_and_for_what_was_ordered_for_it_before(cli):
+    cli.enrol()
+    cli.purchase(offering_id=order(cli))
+    cli.purchase(reservation_id="cr-0000000000000beef", current_end="2026-04-27T11:30:00Z")
+    cli.purchase(reservation_id="cr-00000000000000bad", environment="another")
+    rows = cli("history", "team-vision", "--json").json
+    assert [(row["reservation_id"], row["ec2"]) for row in rows] == [
+        ("cr-0000000000000beef", None),
+        (BLOCK, "payment-pending"),
+    ]
+    assert cli("remove", "team-vision", "--yes").code == 0
+    assert len(cli("history", "team-vision", "--json").json) == 2
+    ran = cli("history", "nobody")
+    assert (ran.code, "nobody is not enrolled, and nothing was ordered for it" in ran.err) == (1, True)
+
+
 def test_what_somebody_else_ordered_is_shown_as_not_ours_b20(cli):
     cli.block()
     order(cli)

@@ -67,7 +67,7 @@ class Story:
             "region": REGION,
             "instance_type": "p5.48xlarge",
             "extend_by_days": 1,
-            "extension_lookahead_days": 2,
+            "extension_lookahead_days": 1,
             "require_approval": True,
             "approvers": ["ann@example.com"],
             "max_upfront_fee": "12000",

@@ -229,7 +229,7 @@ def record(pk="team", **fields):
         "instance_type": "p5.48xlarge",
         "end_time": BLOCK.end,
         "extend_by_days": 1,
-        "extension_lookahead_days": 2,
+        "extension_lookahead_days": 1,
         "require_approval": True,
         "approvers": ("ann@example.com",),
         "max_upfront_fee": Decimal(4000),
@@ -249,6 +249,9 @@ def record(pk="team", **fields):
         ({"extend_until": NOW}, [Check.EXTEND_UNTIL]),
         ({"extend_until": NOW + timedelta(hours=1)}, []),
         ({"region": "us-west-2"}, [Check.NOT_IN_TARGETS]),
+        ({"extension_lookahead_days": 2}, [Check.LOOK_AHEAD]),
+        ({"extension_lookahead_days": 2, "extend_by_days": 2}, []),
+        ({"extension_lookahead_days": 2, "extend_until": NOW + timedelta(days=30)}, []),
     ],
 )
 def test_a_record_alone(fields, expected):
