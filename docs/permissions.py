@@ -73,9 +73,9 @@ its ARN as `PermissionsBoundary`.
 |---|---|
 | every command | `cloudformation:DescribeStacks` on the stack, `sts:GetCallerIdentity` |
 | `status` | `dynamodb:Query`, `dynamodb:GetItem` on the table |
-| `offers`, `extend --dry-run` | the Describe calls of `LoadBlock` and `SearchOfferings`; for EC2's answer to a dry run also `ec2:PurchaseCapacityBlockExtension` |
-| `extend` | `states:StartExecution` on ExtendBlock |
-| `enrol`, `show`, `remove`, `approve`, `reject` | `secretsmanager:GetSecretValue` on the API key's secret |
+| `offers`, `extend`, `replace` | the Describe calls of `LoadBlock`, `SearchOfferings` and `SearchBlocks`, `dynamodb:GetItem` on the table; for EC2's answer to `--dry-run` also `ec2:PurchaseCapacityBlockExtension` or `ec2:PurchaseCapacityBlock` |
+| `extend`, `replace` | `states:StartExecution` and `states:DescribeExecution` on ExtendBlock and ReplaceBlock |
+| `offers`, `extend`, `replace`, `enrol`, `show`, `remove`, `approve`, `reject` | `ssm:GetParameters` on the stack's two parameters, `secretsmanager:GetSecretValue` on the API key's secret |
 | `doctor` | what [Doctor](#doctor) may, without `dynamodb:PutItem`, `dynamodb:DeleteItem` and `events:PutEvents`; what is denied is reported, and the rest goes on |
 | `history` | `dynamodb:Query`; for one block also `ec2:DescribeCapacityBlockExtensionHistory` |
 """

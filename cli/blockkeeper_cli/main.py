@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from blockkeeper_cli import answer, approvals, doctor, extend, history, offers, records, resolve, status
+from blockkeeper_cli import answer, approvals, doctor, extend, history, offers, records, replace, resolve, status
 from blockkeeper_cli.errors import CommandError, explain
 
 _EPILOG = (
@@ -54,6 +54,7 @@ for command in (
     status.status,
     offers.offers,
     extend.extend,
+    replace.replace,
     approvals.approvals,
     answer.approve,
     answer.reject,

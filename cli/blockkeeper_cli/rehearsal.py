@@ -1,10 +1,14 @@
-"""`blockkeeper extend --dry-run`: the workflow's own decisions up to EC2's DryRun. Spends and writes nothing."""
+"""`blockkeeper extend --dry-run`: the workflow's own decisions up to EC2's DryRun. Spends and writes nothing.
+
+The steps that `blockkeeper replace --dry-run` has as well are shared from here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from blockkeeper.domain.approval import length
 from blockkeeper.domain.budget import budgets
@@ -20,8 +24,9 @@ from blockkeeper_cli import block
 from blockkeeper_cli.errors import error_code, missing_action
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
+    from decimal import Decimal
 
     from blockkeeper.domain.environment import Environment
     from blockkeeper.domain.reservation import Reservation
@@ -55,14 +60,9 @@ def rehearse(environment: Environment, reservation: Reservation, account: str, n
 
     deadlines = deadlines_of(environment, reservation, settings.payment_margin())
     yield Step("record", Verdict.OK, _policy(environment))
-    yield Step(
-        "block",
-        Verdict.OK,
-        f"{reservation.reservation_id}: {block.size(reservation)}, {reservation.region}, {reservation.state}, "
-        f"owned by {reservation.owner_id}, ends {format_instant(reservation.end)}",
-    )
+    yield described(reservation)
     yield Step("deadlines", Verdict.OK, _words(deadlines, now))
-    move = _move(environment, reservation, account, deadlines, now)
+    move = look(environment, reservation, account, now)
     yield move
     if move.verdict is not Verdict.OK:
         return
@@ -70,12 +70,28 @@ def rehearse(environment: Environment, reservation: Reservation, account: str, n
     yield found
     if offering is None or found.verdict is not Verdict.OK:
         return
-    for step in (_allowed(environment, offering, deadlines, now), _budget(environment, offering, now)):
+    for step in (_allowed(environment, offering, deadlines, now), fits_budget(environment, offering.fee, now)):
         yield step
         if step.verdict is not Verdict.OK:
             return
     yield _ask_ec2(reservation, offering, account)
-    yield _end(environment, offering)
+    yield then(environment, "extend-block", f"{length(offering.hours)} for {format_usd(offering.fee)}")
+
+
+def described(reservation: Reservation) -> Step:
+    """The block, as EC2 shows it."""
+    words = (
+        f"{reservation.reservation_id}: {block.size(reservation)}, {reservation.region}, {reservation.state}, "
+        f"owned by {reservation.owner_id}, ends {format_instant(reservation.end)}"
+    )
+    return Step("block", Verdict.OK, words)
+
+
+def asked(environment: Environment) -> str:
+    """Whose yes the policy wants."""
+    if not environment.require_approval:
+        return "nobody is asked"
+    return f"approval by {environment.quorum} of {', '.join(environment.approvers) or 'nobody'}"
 
 
 def _policy(environment: Environment) -> str:
@@ -83,10 +99,7 @@ def _policy(environment: Environment) -> str:
         "no ceiling" if environment.max_upfront_fee is None else f"at most {format_usd(environment.max_upfront_fee)}"
     )
     until = "" if environment.extend_until is None else f", not past {format_instant(environment.extend_until)}"
-    asked = "nobody is asked"
-    if environment.require_approval:
-        asked = f"approval by {environment.quorum} of {', '.join(environment.approvers) or 'nobody'}"
-    return f"{environment.pk}: extend by {length(environment.wanted_hours)}, {ceiling}{until}, {asked}"
+    return f"{environment.pk}: extend by {length(environment.wanted_hours)}, {ceiling}{until}, {asked(environment)}"
 
 
 def _words(deadlines: Deadlines, now: datetime) -> str:
@@ -97,11 +110,12 @@ def _words(deadlines: Deadlines, now: datetime) -> str:
     )
 
 
-def _move(
-    environment: Environment, reservation: Reservation, account: str, deadlines: Deadlines, now: datetime
-) -> Step:
+def look(environment: Environment, reservation: Reservation, account: str, now: datetime) -> Step:
+    """What extend-block would do first, from the record, EC2 and the ledger: search, wait, look an order up, or end at once."""
+    from blockkeeper import settings
     from blockkeeper.aws import ec2, ledger
 
+    deadlines = deadlines_of(environment, reservation, settings.payment_margin())
     key = ledger_id(reservation.reservation_id, reservation.end)
     purchase = ledger.read(key)
     history = ec2.extension_history(reservation.reservation_id, reservation.region, account)
@@ -162,7 +176,8 @@ def _allowed(environment: Environment, offering: Offering, deadlines: Deadlines,
     )
 
 
-def _budget(environment: Environment, offering: Offering, now: datetime) -> Step:
+def fits_budget(environment: Environment, fee: Decimal, now: datetime) -> Step:
+    """Whether what the month has left is enough for a fee."""
     from blockkeeper import settings
     from blockkeeper.aws import ledger
 
@@ -172,23 +187,35 @@ def _budget(environment: Environment, offering: Offering, now: datetime) -> Step
             continue
         reserved = ledger.reserved(budget.item_id)
         words.append(f"{format_usd(reserved)} of {budget.name} {format_usd(budget.limit)} is reserved in {now:%Y-%m}")
-        if reserved + offering.fee > budget.limit:
-            return Step("budget", Verdict.STOP, f"{words[-1]}; {budget.refusal(offering.fee)}")
+        if reserved + fee > budget.limit:
+            return Step("budget", Verdict.STOP, f"{words[-1]}; {budget.refusal(fee)}")
     return Step("budget", Verdict.OK, "; ".join(words))
 
 
 def _ask_ec2(reservation: Reservation, offering: Offering, account: str) -> Step:
-    from botocore.exceptions import ClientError
-
     from blockkeeper.aws.clients import client
+
+    purchase = client("ec2", reservation.region, account).purchase_capacity_block_extension
+    return dry_run(
+        partial(
+            purchase,
+            CapacityReservationId=reservation.reservation_id,
+            CapacityBlockExtensionOfferingId=offering.offering_id,
+        )
+    )
+
+
+def dry_run(order: Callable[..., Any]) -> Step:
+    """What EC2 says to an order in a DryRun.
+
+    Args:
+        order: the purchase call, with everything but `DryRun`.
+    """
+    from botocore.exceptions import ClientError
 
     try:
         # The word True stands here and nowhere else: the command has no way to buy.
-        client("ec2", reservation.region, account).purchase_capacity_block_extension(
-            CapacityReservationId=reservation.reservation_id,
-            CapacityBlockExtensionOfferingId=offering.offering_id,
-            DryRun=True,
-        )
+        order(DryRun=True)
     except ClientError as error:
         if error_code(error) == "DryRunOperation":
             return Step("dry run", Verdict.OK, "EC2 would take the order")
@@ -197,14 +224,15 @@ def _ask_ec2(reservation: Reservation, offering: Offering, account: str) -> Step
             return Step("dry run", Verdict.UNKNOWN, words)
         message = error.response.get("Error", {}).get("Message", "")
         return Step("dry run", Verdict.STOP, f"EC2 would refuse the order: {error_code(error)}: {message}")
-    return Step("dry run", Verdict.STOP, "EC2 answered a dry run as if it were none; look at its extension history")
+    return Step("dry run", Verdict.STOP, "EC2 answered a dry run as if it were none; look at what it shows as bought")
 
 
-def _end(environment: Environment, offering: Offering) -> Step:
+def then(environment: Environment, workflow: str, what: str) -> Step:
+    """What would come of it all: who is asked, and what is bought."""
     from blockkeeper import settings
 
-    what = f"buy {length(offering.hours)} for {format_usd(offering.fee)}"
+    what = f"buy {what}"
     if environment.require_approval:
         what = f"ask {', '.join(environment.approvers)}, and with their yes {what}"
     only = "" if settings.live() else "; PurchaseMode is dry-run, so in place of buying it asks EC2's DryRun"
-    return Step("then", Verdict.OK, f"extend-block would {what}{only}")
+    return Step("then", Verdict.OK, f"{workflow} would {what}{only}")

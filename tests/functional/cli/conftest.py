@@ -126,7 +126,7 @@ class World:
         )
         self.requests: list[tuple[str, str, str | None]] = []
         self.api_answers: tuple[int, str] | None = None
-        self.machine = ""
+        self.machine = self.plan_b = ""
         self.session: dict[str, str | None] | None = None
 
     def __call__(self, *words: str, given: str | None = None) -> Ran:
@@ -221,15 +221,15 @@ class World:
         """All items of the table."""
         return boto3.client("dynamodb").scan(TableName="blockkeeper")["Items"]
 
-    def executions(self):
-        listed = boto3.client("stepfunctions").list_executions(stateMachineArn=self.machine)["executions"]
+    def executions(self, machine=None):
+        listed = boto3.client("stepfunctions").list_executions(stateMachineArn=machine or self.machine)["executions"]
         return [execution["name"] for execution in listed]
 
     def calls(self, operation):
         return [call for call in self.market.calls if call.operation == operation]
 
 
-def _deploy(url: str, machine: str, **parameters: str) -> None:
+def _deploy(url: str, machine: str, plan_b: str, **parameters: str) -> None:
     """What the command reads of the template: two SSM parameters, the outputs and the parameters."""
     wanted = {
         "PurchaseMode": "dry-run",
@@ -241,7 +241,8 @@ def _deploy(url: str, machine: str, **parameters: str) -> None:
         "Targets": "",
         **parameters,
     }
-    outputs = {"TableName": "blockkeeper", "ExtendBlockArn": machine, "ApiKeySecretName": "blockkeeper-key"}
+    outputs = {"TableName": "blockkeeper", "ExtendBlockArn": machine, "ReplaceBlockArn": plan_b}
+    outputs |= {"ApiKeySecretName": "blockkeeper-key"}
     paths = {"Url": ("apiUrl", url), "Secret": ("apiSecretName", "blockkeeper-key")}
     roles = {
         buyer: {
@@ -326,12 +327,16 @@ def cli(monkeypatch, deployed):
             ],
         )
         boto3.client("secretsmanager").create_secret(Name="blockkeeper-key", SecretString=json.dumps({"api_key": KEY}))
-        world.machine = boto3.client("stepfunctions").create_state_machine(
-            name="extend-block",
-            definition=json.dumps({"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}),
-            roleArn=f"arn:aws:iam::{ACCOUNT}:role/extend-block",
-        )["stateMachineArn"]
-        _deploy(f"http://127.0.0.1:{server.server_port}", world.machine, **deployed)
+        machines = {
+            name: boto3.client("stepfunctions").create_state_machine(
+                name=name,
+                definition=json.dumps({"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}),
+                roleArn=f"arn:aws:iam::{ACCOUNT}:role/{name}",
+            )["stateMachineArn"]
+            for name in ("extend-block", "replace-block")
+        }
+        world.machine, world.plan_b = machines["extend-block"], machines["replace-block"]
+        _deploy(f"http://127.0.0.1:{server.server_port}", world.machine, world.plan_b, **deployed)
         yield world
     server.shutdown()
     server.server_close()

@@ -1,6 +1,7 @@
 """`blockkeeper extend`: the rehearsal spends and writes nothing, and the start starts once."""
 
 import json
+from datetime import UTC, datetime
 
 import boto3
 import pytest
@@ -181,23 +182,15 @@ def test_a_running_execution_is_named_and_not_doubled_b25(cli):
     assert cli.executions() == [NAME]
 
 
-def test_a_running_execution_that_the_service_refuses_to_start_again_is_named(cli, monkeypatch):
+def test_a_running_execution_that_the_service_refuses_to_start_again_is_named(cli):
     cli.block()
     cli.enrol()
     first = cli("extend", "team-vision", "--yes", "--json").json
-    # Other input, as after a change of the block's account: AWS then refuses a name that is running.
-    monkeypatch.setattr("blockkeeper_cli.block.read_enrolled", _as_other_account())
-    ran = cli("extend", "team-vision", "--yes", "--json")
+    # Other input, since somebody else asks: AWS then refuses a name that is running.
+    ran = cli("extend", "team-vision", "--yes", "--json", "--as", "jo@example.com")
     assert ran.code == 0
     assert (ran.json["started"], ran.json["execution_arn"]) == (False, first["execution_arn"])
     assert cli.executions() == [NAME]
-
-
-def _as_other_account():
-    from blockkeeper_cli import block
-
-    read = block.read_enrolled
-    return lambda connection, environment: (read(connection, environment)[0], "444455556666")
 
 
 def test_a_name_that_is_used_up_is_started_by_hand(cli):
@@ -225,6 +218,34 @@ def test_nothing_starts_without_a_yes(cli):
     assert cli("extend", "team-vision", given="n\n").code == 1
     assert cli.executions() == []
     assert cli("extend", "team-vision", given="y\n").code == 0
+    assert cli.executions() == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "words"),
+    [
+        ({"max_upfront_fee": None}, None, "max_upfront_fee is not set"),
+        ({}, datetime(2026, 5, 4, 8, 30, tzinfo=UTC), "the last moment to decide was 2026-05-04T08:30:00Z"),
+    ],
+)
+def test_what_would_end_at_once_is_said_and_not_started(cli, fields, at, words):
+    cli.block()
+    cli.enrol(**fields)
+    if at:
+        cli.market.clock.set(at)
+    ran = cli("extend", "team-vision", "--yes")
+    assert ran.code == 1
+    assert f"extend-block would end at once and is not started: {words}" in ran.err
+    assert cli.executions() == []
+
+
+def test_what_it_meets_first_is_said_before_it_starts_b17(cli):
+    cli.block()
+    cli.enrol()
+    cli.purchase(state="UNKNOWN")
+    ran = cli("extend", "team-vision", "--yes")
+    assert ran.code == 0
+    assert "first of all: the order was sent and EC2 shows neither an extension nor a refusal" in ran.err
     assert cli.executions() == [NAME]
 
 

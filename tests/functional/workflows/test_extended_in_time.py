@@ -1,10 +1,8 @@
 """The story "Extended in time" in one process; tests/e2e/test_extended_in_time.py tells the same on the deployed stack."""
 
-import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-import boto3
 import pytest
 import yaml
 
@@ -12,64 +10,11 @@ from local.engine.template import _Loader
 from local.engine.world import World
 from tests.stories.extended_in_time import GROUPS, HANDLERS_TAG, NODES, PLAIN, Teller, begin, tell
 
-from .conftest import WARM, Story
+from .conftest import WARM
+from .in_process import InProcess
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXAMPLE_OF = {PLAIN: "auto-scaling-group", NODES: "eks-self-managed"}
-
-
-class InProcess:
-    first_day = date(2026, 5, 1)
-
-    def __init__(self, world):
-        self.world, self.story = world, Story(world)
-
-    def go(self, at):
-        self.world.run_until(at)
-
-    def see(self, what):
-        answer = what()
-        assert answer
-        return answer
-
-    def settle(self, what):
-        give_up = self.world.now() + timedelta(minutes=30)
-        while not what():
-            assert self.world.now() < give_up
-            self.world.run_for(timedelta(minutes=1))
-
-    def client(self, service):
-        return boto3.client(service, region_name="us-east-1")
-
-    def block(self, fields):
-        self.world.market.load_fleet({"blocks": [fields]})
-
-    def enrol(self, record):
-        headers = {"x-api-key": self.world.api_key(), "content-type": "application/json"}
-        answer = self.world.request("POST", "/", body=json.dumps(record), headers=headers)
-        assert answer.status == 201, answer.body
-
-    def record(self, pk):
-        return self.story.record(pk)
-
-    def fail_next_payment(self, reservation_id):
-        self.world.market.faults.add(kind="payment_failure", reservation_id=reservation_id)
-
-    def ended(self, reservation_id):
-        executions = self.world.executions("ExtendBlock")
-        return [
-            each.error or each.status
-            for each in executions
-            if each.name.startswith(reservation_id) and each.status != "RUNNING"
-        ]
-
-    def scale_in_messages(self, group):
-        return [
-            event["detail"]
-            for event in self.world.events
-            if event["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
-            and event["detail"]["AutoScalingGroupName"] == group
-        ]
 
 
 def hook_seconds(example):

@@ -59,14 +59,14 @@ class PlanB(Story):
         self.enrol(**policy | fields)
         return self
 
-    def replace(self, name=NAME, pk="train"):
+    def replace(self, name=NAME, pk="train", **fields):
         block = {
             "environment": pk,
             "reservation_id": "cr-0a1",
             "account": ACCOUNT,
             "region": "us-east-1",
             "end_date": END,
-        }
+        } | fields
         return self.world.start("ReplaceBlock", block, name)
 
     def queue(self, operation, seconds):
@@ -344,6 +344,19 @@ def test_a_no_buys_nothing(plan_b):
     plan_b.world.run_until_idle()
     assert (execution.output["outcome"], plan_b.purchases()) == ("rejected", [])
     assert plan_b.replacement_mails() == ["train gets no new block; it ends on Mon 4 May 2026, 11:30 UTC"]
+
+
+def test_who_starts_it_by_hand_cannot_approve_it_alone_case_b21(plan_b):
+    plan_b.without_extension(require_approval=True, approvers=["ann@example.com", "jo@example.com"])
+    execution = plan_b.replace(f"{NAME}-by-hand-20260501T0800Z", requested_by="ann@example.com")
+    plan_b.world.run_for(timedelta(minutes=1))
+    (approval,) = plan_b.items("approval")
+    assert approval["id"].endswith("-by-hand-20260501T0800Z"), "a question of its own"
+    assert "another approver must say yes" in plan_b.answer("approve", link=0).body
+    assert plan_b.purchases() == []
+    plan_b.answer("approve", link=1)
+    plan_b.world.run_until_idle()
+    assert execution.output["outcome"] == "replaced"
 
 
 def test_no_answer_is_a_no(plan_b):

@@ -1,0 +1,64 @@
+"""The story "Replaced" on the deployed stack: plan B with real packaging, IAM, mail, link and events.
+
+tests/functional/workflows/test_replaced.py tells the same story in one process; its times are the same.
+"""
+
+import json
+
+import pytest
+from on_the_deployed_stack import OnTheDeployedStack
+
+from tests.stories.replaced import FEE, OLD, PK, tell
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def engine(deployed):
+    deployed.speed(0)
+    yield OnTheDeployedStack(deployed)
+    deployed.speed(1)
+
+
+def failures(deployed, *reservations):
+    """Tasks that failed in any execution about the reservations, by machine: what IAM refuses shows here."""
+    states, found = deployed.states, []
+    for machine in states.list_state_machines()["stateMachines"]:
+        pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine["stateMachineArn"])
+        for execution in (each for page in pages for each in page["executions"]):
+            if not execution["name"].startswith(reservations):
+                continue
+            histories = states.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
+            events = [event["type"] for page in histories for event in page["events"]]
+            found += [(execution["name"], each) for each in events if each.endswith(("Failed", "TimedOut"))]
+    return found
+
+
+def refused_in_logs(deployed):
+    """Lines in the logs of all functions that speak of a refusal by IAM."""
+    logs = deployed.aws.client("logs")
+    groups = [
+        group["logGroupName"]
+        for page in logs.get_paginator("describe_log_groups").paginate()
+        for group in page["logGroups"]
+    ]
+    lines = [
+        event["message"]
+        for group in groups
+        for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group)
+        for event in page["events"]
+    ]
+    assert lines, "the functions log"
+    return [line for line in lines if "AccessDenied" in line or "UnauthorizedOperation" in line]
+
+
+def test_plan_b_from_no_extension_to_the_nodes_of_the_new_block(deployed, engine):
+    new = tell(engine)
+    assert failures(deployed, OLD, new) == []
+    assert refused_in_logs(deployed) == []
+    (row,) = json.loads(engine.blockkeeper("history", OLD, "--json").stdout)
+    assert (row["what"], row["ledger"], row["ec2"]) == ("block", "BOUGHT", "payment-succeeded")
+    assert (row["upfront_fee"], row["approved_by"], row["team"]) == (FEE, f"{PK}@example.com", "vision")
+    assert (row["availability_zone"], row["duration_hours"]) == ("us-east-1b", 46)
+    shown = engine.blockkeeper("status", PK)
+    assert f"replaced by {new}" in " ".join(shown.stdout.split())
