@@ -19,11 +19,11 @@ def list_blocks(request: Request) -> Answer:
     limit = asked_limit(request)
     records = list_environments(asked_start(request), None if limit is None else limit + 1)
     shown, headers = page(request, records, "PK")
-    margin = settings.payment_margin()
-    return Answer(200, [_block(record, margin, request.now) for record in shown], headers)
+    margin, targets = settings.payment_margin(), settings.own_targets()
+    return Answer(200, [_block(record, margin, targets, request.now) for record in shown], headers)
 
 
-def _block(record: dict[str, Any], margin: timedelta, now: datetime) -> dict[str, Any]:
+def _block(record: dict[str, Any], margin: timedelta, targets: list[tuple[str, str]], now: datetime) -> dict[str, Any]:
     row = {name: record.get(name) for name in ("PK", "name", "capacity_block_id", "region", "instance_type")}
     row |= {name: record.get(name) for name in ("instance_count", "state", "status", "error", "end_time")}
     try:
@@ -37,7 +37,7 @@ def _block(record: dict[str, Any], margin: timedelta, now: datetime) -> dict[str
     return row | {
         "minutes_left": deadlines and max(0, int((deadlines.end - now).total_seconds() // 60)),
         "deadlines": deadlines and _moments(environment, deadlines),
-        "next_step": next_step(environment, deadlines, now),
+        "next_step": next_step(environment, deadlines, now, targets),
     }
 
 

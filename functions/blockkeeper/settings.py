@@ -48,6 +48,11 @@ def approver_emails() -> tuple[str, ...]:
     return tuple(entry.strip() for entry in os.environ.get("APPROVER_EMAILS", "").split(",") if entry.strip())
 
 
+def own_targets() -> list[tuple[str, str]]:
+    """As `targets`, for a function that has `TARGETS`."""
+    return targets(os.environ["TARGETS"], os.environ["ACCOUNT_ID"], os.environ["AWS_REGION"])
+
+
 def targets(text: str, own_account: str, own_region: str) -> list[tuple[str, str]]:
     """Accounts and Regions to sweep, from the parameter `Targets`: ``111122223333:us-east-1,111122223333:us-west-2``.
 

@@ -51,10 +51,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 
 def _stack() -> Stack:
-    account = own_account()
     return Stack(
-        account=account,
-        targets=tuple(settings.targets(os.environ["TARGETS"], account, os.environ["AWS_REGION"])),
+        account=own_account(),
+        targets=tuple(settings.own_targets()),
         approvers=settings.approver_emails(),
         sender=os.environ["SENDER_EMAIL"],
         member_role=os.environ["MEMBER_ROLE_NAME"],

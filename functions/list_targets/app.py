@@ -1,16 +1,14 @@
 """list-targets: which accounts and Regions does this run of detect-expiry look at?"""
 
-import os
 from typing import Any
 
 from blockkeeper.aws.approvals import redeliver_decisions
-from blockkeeper.aws.clients import own_account
 from blockkeeper.aws.environments import list_environments
 from blockkeeper.aws.ledger import count_unknown
 from blockkeeper.domain.instants import parse_instant
 from blockkeeper.domain.sweep import unswept
 from blockkeeper.domain.triggers import read_trigger
-from blockkeeper.settings import targets
+from blockkeeper.settings import own_targets
 from blockkeeper.telemetry import count, handler, log
 
 
@@ -27,7 +25,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]
     redeliver_decisions(parse_instant(event["now"]))
     # Also when there is none: that ends the alarm.
     count("PurchaseUnknown", count_unknown(parse_instant(event["now"])))
-    every = targets(os.environ["TARGETS"], own_account(), os.environ["AWS_REGION"])
+    every = own_targets()
     trigger = read_trigger(event["input"])
     if trigger.name == "unknown":
         count("UnknownEvent")

@@ -11,6 +11,7 @@ from enum import StrEnum
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status
 from blockkeeper.domain.instants import format_instant
+from blockkeeper.domain.purchase_policy import none_fits
 from blockkeeper.domain.reservation import WAITING_STATES, Reservation
 
 # From here on each sweep also checks that the groups have gone to zero.
@@ -98,8 +99,7 @@ def decide(
 
 
 def _due(environment: Environment, reservation: Reservation, *, same_end: bool) -> Decision:
-    shortest = min((environment.extend_by_days, *environment.fallback_days))
-    if environment.extend_until is not None and reservation.end + timedelta(days=shortest) > environment.extend_until:
+    if none_fits(environment, reservation.end) and environment.extend_until is not None:
         until = format_instant(environment.extend_until)
         return Decision(Action.NONE, Status.NO_ACTION_REQUIRED, f"an extension would end past extend_until {until}")
     if same_end and environment.status in _OWNED_BY_WORKFLOW:

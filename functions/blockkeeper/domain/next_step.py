@@ -1,28 +1,71 @@
 """What happens next with an enrolled block, in words for a person."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from blockkeeper.domain.deadlines import Deadlines
-from blockkeeper.domain.durations import LEGAL_DAYS
 from blockkeeper.domain.environment import Environment, Status
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.purchase_policy import missing_policy
+from blockkeeper.domain.ledger import IN_THE_WAY
+from blockkeeper.domain.outcome import Outcome
+from blockkeeper.domain.purchase_policy import missing_policy, none_fits
+from blockkeeper.domain.reservation import ENDED_STATES, EXTENDABLE_STATES, WAITING_STATES
 
-SHORTEST_EXTENSION = timedelta(days=min(LEGAL_DAYS))
+# Ends of extend-block before the last moment to decide: it does not start again for the same end by itself. After every other
+# outcome it goes on looking.
+_ENDS: Mapping[str, str] = {
+    Outcome.DRY_RUN: "rehearsed for this end, so nothing is bought for it by itself; `blockkeeper extend {pk}` starts it again",
+    Outcome.REJECTED: "the extension was rejected; `blockkeeper extend {pk}` asks again",
+    Outcome.APPROVAL_EXPIRED: "nobody answered in time; `blockkeeper extend {pk}` asks again",
+    Outcome.PAYMENT_FAILED: (
+        "EC2 could not take the payment, and nothing more is ordered for this end: settle it with your account's billing, and"
+        " extend the block in the EC2 console if it must go on"
+    ),
+    Outcome.UNKNOWN: (
+        "what became of the order is not known, so nothing more is bought for the block: `blockkeeper resolve {pk}` shows what EC2"
+        " says, and takes your word"
+    ),
+    Outcome.NOT_EXTENDABLE: "nothing is bought for this end: mend what the error says, then `blockkeeper extend {pk}`",
+}
 
 
-def next_step(environment: Environment, deadlines: Deadlines | None, now: datetime) -> str:
-    """The next thing that happens or is awaited, with its time.
+def next_step(
+    environment: Environment, deadlines: Deadlines | None, now: datetime, targets: Collection[tuple[str, str]]
+) -> str:
+    """The next thing that happens or is awaited, with its time; where nothing is bought, why, and the remedy.
 
     Args:
         deadlines: of the block's present end; None while its end has not been read from EC2.
         now: aware UTC.
+        targets: (account, Region) pairs that are swept.
     """
+    unseen = _unseen(environment, targets)
+    if environment.state in ENDED_STATES and environment.state != "expired":
+        return (
+            f"EC2 shows the block as {environment.state}: enrol another block, or `blockkeeper remove {environment.pk}`"
+        )
     if deadlines is None:
-        return "the next sweep reads the block from EC2"
-    step = _at_the_end(environment, deadlines, now) or _before_the_end(environment, deadlines, now)
+        return unseen or _unread(environment)
+    step = _at_the_end(environment, deadlines, now) or _before_the_end(environment, deadlines, now, unseen)
     plan_b = _plan_b(environment, deadlines)
     return f"{step}; {plan_b}" if plan_b else step
+
+
+def _unseen(environment: Environment, targets: Collection[tuple[str, str]]) -> str | None:
+    """Why no sweep does anything for the block; None when one does."""
+    owner, region = environment.owner_id, environment.region
+    if owner is not None and (owner, region) not in targets:
+        seen = "only its owner can extend it" if any(place == region for _, place in targets) else "nobody looks at it"
+        return f"account {owner} has the block, and {owner}:{region} is not in Targets, so {seen}: add it"
+    if all(place != region for _, place in targets):
+        return f"no target is in {region}, so nobody looks at the block: add ACCOUNT:{region} to Targets"
+    return None
+
+
+def _unread(environment: Environment) -> str:
+    if environment.error is not None and environment.status is Status.ERROR:
+        return "each sweep looks for the block again: mend what the error says"
+    return "the next sweep reads the block from EC2"
 
 
 def _plan_b(environment: Environment, deadlines: Deadlines) -> str | None:
@@ -47,21 +90,51 @@ def _at_the_end(environment: Environment, deadlines: Deadlines, now: datetime) -
     return None
 
 
-def _before_the_end(environment: Environment, deadlines: Deadlines, now: datetime) -> str:
+def _before_the_end(environment: Environment, deadlines: Deadlines, now: datetime, unseen: str | None) -> str:
     drains = f"groups drain at {format_instant(_drain_at(environment, deadlines))}"
+    if not environment.groups:
+        drains = f"EC2 terminates instances at {format_instant(deadlines.terminates_at)}"
     if now >= deadlines.decide_by:
         return f"too late to extend; {drains}"
-    if lacking := missing_policy(environment):
-        return f"nothing is bought: {lacking}; {drains}"
-    if environment.extend_until is not None and deadlines.end + SHORTEST_EXTENSION > environment.extend_until:
-        return f"no extension goes past extend_until {format_instant(environment.extend_until)}; {drains}"
-    if environment.status is Status.EXTENSION_REJECTED:
-        return f"the extension was rejected; {drains}"
+    if stopped := unseen or _not_bought(environment, deadlines):
+        return f"{stopped}; {drains}"
+    decided = f"decided by {format_instant(deadlines.decide_by)}"
     if environment.status is Status.EXTENSION_APPROVAL_REQUIRED:
-        return f"an approver answers by {format_instant(deadlines.decide_by)}"
-    if now >= deadlines.first_search:
-        return f"the next sweep searches for an extension; it is decided by {format_instant(deadlines.decide_by)}"
-    return f"the search for an extension begins at {format_instant(deadlines.first_search)}"
+        return f"an approver answers by {format_instant(deadlines.decide_by)}: `blockkeeper approvals {environment.pk}`"
+    if now < deadlines.first_search:
+        return f"the search for an extension begins at {format_instant(deadlines.first_search)}"
+    if _outcome(environment, deadlines) is not None:
+        return f"extend-block looks again, after six hours at the latest; it is {decided}"
+    if environment.status is Status.ERROR:
+        return f"each sweep looks at the block again: mend what the error says; {drains}"
+    who = "extend-block searches" if environment.status is Status.ACTIVE else "the next sweep searches"
+    return f"{who} for an extension; it is {decided}"
+
+
+def _not_bought(environment: Environment, deadlines: Deadlines) -> str | None:
+    """Why nothing is bought for the present end, with the remedy; None when something may be."""
+    state, pk = environment.state, environment.pk
+    if state in WAITING_STATES:
+        return f"EC2 shows the block as {state}; the search waits until it is scheduled or active"
+    if state is not None and state not in EXTENDABLE_STATES | ENDED_STATES:
+        return f"nothing is bought while EC2 shows the block as {state}: look at it in the EC2 console"
+    if lacking := missing_policy(environment):
+        return f"nothing is bought: {lacking}"
+    if none_fits(environment, deadlines.end) and environment.extend_until is not None:
+        until = format_instant(environment.extend_until)
+        return (
+            f"no extension that the record asks for fits before extend_until {until}; set a later one if it is to go on"
+        )
+    if IN_THE_WAY in (environment.error or ""):
+        return _ENDS[Outcome.UNKNOWN].format(pk=pk)
+    ended = _ENDS.get(_outcome(environment, deadlines) or "")
+    return None if ended is None else ended.format(pk=pk)
+
+
+def _outcome(environment: Environment, deadlines: Deadlines) -> str | None:
+    """What extend-block last said of the present end."""
+    said = environment.extension_outcome or {}
+    return said.get("outcome") if said.get("end_date") == format_instant(deadlines.end) else None
 
 
 def _drain_at(environment: Environment, deadlines: Deadlines) -> datetime:

@@ -5,7 +5,7 @@ The buyer does not trust what the workflow hands it: it reads record and approva
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from blockkeeper.domain.deadlines import EARLIEST_EXTENSION, Deadlines
@@ -111,6 +111,12 @@ def approvers_of(approval: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def _voice(who: str) -> str:
     return "api:" if who.startswith("api:") else who.lower()
+
+
+def none_fits(environment: Environment, end: datetime) -> bool:
+    """Whether even the shortest extension that the record asks for would end past `extend_until`."""
+    shortest = timedelta(days=min((environment.extend_by_days, *environment.fallback_days)))
+    return environment.extend_until is not None and end + shortest > environment.extend_until
 
 
 def past_extend_until(environment: Environment, offering: Offering) -> str | None:

@@ -16,7 +16,7 @@ from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
 from blockkeeper.domain.new_block import BlockReconciliation, NewBlock, Wanted
 from blockkeeper.domain.next_move import Move, NextMove
 from blockkeeper.domain.outcome import Outcome
-from blockkeeper.domain.purchase_policy import Refusal, used_up
+from blockkeeper.domain.purchase_policy import Refusal, none_fits, used_up
 from blockkeeper.domain.reservation import WAITING_STATES, Reservation
 
 # Ends of extend-block after which a new block is searched. A person's no, a policy that forbids, a budget that is spent, a payment
@@ -58,8 +58,7 @@ def to_be_replaced(environment: Environment, end: datetime, outcome: str | None)
     said = environment.replacement or {}
     if said.get("end_date") == format_instant(end) and said.get("outcome") not in _UNDER_WAY:
         return False
-    shortest = timedelta(days=min((environment.extend_by_days, *environment.fallback_days)))
-    if environment.extend_until is not None and end + shortest > environment.extend_until:
+    if none_fits(environment, end):
         return False
     return outcome is None or outcome in REPLACED_AFTER
 

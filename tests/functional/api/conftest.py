@@ -18,6 +18,8 @@ VARIABLES = {
     "TABLE_NAME": "blockkeeper",
     "ACCOUNT_ID": "111122223333",
     "PAYMENT_MARGIN_MINUTES": "120",
+    "AWS_REGION": "us-east-1",
+    "TARGETS": "",
 }
 
 

@@ -183,7 +183,7 @@ def test_a_block_shows_end_deadlines_and_next_step(api, now):
         "drain_at": "2026-05-04T10:33:00Z",
         "terminates_at": "2026-05-04T11:00:00Z",
     }
-    assert row["next_step"] == "the next sweep searches for an extension; it is decided by 2026-05-04T08:30:00Z"
+    assert row["next_step"] == "extend-block searches for an extension; it is decided by 2026-05-04T08:30:00Z"
     assert (row["state"], row["instance_count"], row["status"], row["error"]) == ("active", 8, "ACTIVE", None)
 
 
@@ -209,15 +209,39 @@ END = parse_instant(COMPLETE["end_time"])
     [
         ({"days": 3}, {}, "NO_ACTION_REQUIRED", "the search for an extension begins at 2026-05-02T11:30:00Z"),
         ({"days": 1}, {}, "EXTENSION_APPROVAL_REQUIRED", "an approver answers by 2026-05-04T08:30:00Z"),
-        ({"days": 1}, {}, "EXTENSION_REJECTED", "the extension was rejected; groups drain at 2026-05-04T10:53:00Z"),
         ({"days": 1}, {"max_upfront_fee": None}, "PENDING", "nothing is bought: max_upfront_fee is not set"),
         (
             {"days": 1},
             {"extend_until": "2026-05-05T11:29:00Z"},
             "ACTIVE",
-            "no extension goes past extend_until 2026-05-05",
+            "no extension that the record asks for fits before extend_until 2026-05-05",
         ),
-        ({"hours": 3}, {}, "ACTIVE", "too late to extend; groups drain at 2026-05-04T10:53:00Z"),
+        (
+            {"days": 1},
+            {"extend_until": "2026-05-10T00:00:00Z"},
+            "ACTIVE",
+            "no extension that the record asks for fits before extend_until 2026-05-10",
+        ),
+        (
+            {"days": 1},
+            {"extend_until": "2026-05-10T00:00:00Z", "fallback_days": [3]},
+            "ACTIVE",
+            "extend-block searches for an extension",
+        ),
+        (
+            {"days": 1},
+            {"region": "eu-west-1"},
+            "PENDING",
+            "no target is in eu-west-1, so nobody looks at the block: add",
+        ),
+        ({"days": 1}, {}, "NO_ACTION_REQUIRED", "the next sweep searches for an extension"),
+        ({"hours": 3}, {}, "ACTIVE", "too late to extend; EC2 terminates instances at 2026-05-04T11:00:00Z"),
+        (
+            {"hours": 3},
+            {"groups": [{"auto_scaling_group": "train"}]},
+            "ACTIVE",
+            "too late to extend; groups drain at 2026-05-04T10:53:00Z",
+        ),
         ({"hours": 2}, {}, "EXTENSION_PAYMENT_PENDING", "EC2 takes the payment by 2026-05-04T10:55:00Z"),
         ({"minutes": 37}, {}, "EXPIRING", "groups drain; EC2 terminates instances at 2026-05-04T11:00:00Z"),
         ({"minutes": 30}, {}, "EXPIRING", "EC2 is terminating instances; the block ends at 2026-05-04T11:30:00Z"),
@@ -229,6 +253,36 @@ def test_next_step_at_each_stage(api, now, *, before_end, fields, status, words)
     environments.set_status("team-vision", Status(status), None, now)
     (row,) = api("GET", "/blocks", now=format_instant(END - timedelta(**before_end))).body
     assert row["next_step"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("status", "mirrored", "words"),
+    [
+        (
+            "ERROR",
+            {"state": "mothballed"},
+            "nothing is bought while EC2 shows the block as mothballed: look at it in the EC2 c",
+        ),
+        ("PENDING", {"state": "payment-pending"}, "EC2 shows the block as payment-pending; the search waits until"),
+        (
+            "ERROR",
+            {"state": "cancelled"},
+            "EC2 shows the block as cancelled: enrol another block, or `blockkeeper remove",
+        ),
+        (
+            "NO_ACTION_REQUIRED",
+            {"owner_id": "222233334444"},
+            "account 222233334444 has the block, and 222233334444:us-e",
+        ),
+        ("ERROR", {}, "each sweep looks at the block again: mend what the error says"),
+    ],
+)
+def test_what_is_not_bought_is_not_said_to_be_searched(api, now, status, mirrored, words):
+    api.enrol()
+    environments.set_status("team-vision", Status(status), "an error", now, **mirrored)
+    (row,) = api("GET", "/blocks", now=format_instant(END - timedelta(days=1))).body
+    assert row["next_step"].startswith(words)
+    assert "search" not in row["next_step"].replace("the search waits", "")
 
 
 def test_before_the_first_sweep_the_end_may_be_unknown(api):

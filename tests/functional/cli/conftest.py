@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from api.app import lambda_handler
 from api.routes import ROUTES
+from blockkeeper import settings
 from blockkeeper.aws import clients, environments, table
 from blockkeeper.domain.instants import format_instant
 from blockkeeper_cli import clock, output
@@ -294,6 +295,8 @@ def cli(monkeypatch, deployed):
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "BLOCKKEEPER_STACK", "FORCE_COLOR", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
+    # The API's function has it from Lambda; the command is not to see it.
+    monkeypatch.setattr(settings, "own_targets", lambda: settings.targets("", ACCOUNT, "us-east-1"))
     world = World(monkeypatch)
     monkeypatch.setattr(clock, "now", world.market.clock.now)
     set_up = boto3.setup_default_session
