@@ -32,6 +32,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> list[dict[str, Any]]
         log.warning("an event of an unknown kind started a full sweep", extra={"kind": trigger.kind})
     if forgotten := unswept(list_environments(), every):
         count("NotInTargets", len(forgotten))
-        log.error("records of a Region that is in no target are never swept", extra={"environments": forgotten})
+        log.error(
+            "records of an account or Region that is in no target are never swept", extra={"environments": forgotten}
+        )
     named = [target for target in every if target == (trigger.account, trigger.region)]
     return [{"account": account, "region": region, "trigger": trigger.name} for account, region in named or every]

@@ -27,7 +27,9 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         ClientError: EC2 or the table could not be read to the end; nothing was written, nothing is "gone" (case B18).
     """
     now = parse_instant(event["now"])
-    target = Target(event["account"], event["region"], home=event["account"] == own_account())
+    account, region = event["account"], event["region"]
+    beside = frozenset(other for other, place in settings.own_targets() if place == region and other != account)
+    target = Target(account, region, home=account == own_account(), beside=beside)
     result = sweep(
         target,
         ec2.describe_entries(target.region, target.account),

@@ -221,7 +221,7 @@ def _look_at_block(stack: Stack, environment: Environment, seen: _Seen, examinat
         if environment.region in seen.unread:
             examination.unread.add(subject)
             examination.add([could_not_read(subject, "its block", *_NOT_EVERY_ACCOUNT)])
-        elif accounts:
+        elif environment.owner_id in {None, *accounts} and accounts:
             examination.add([doctor_records.block_missing(environment, accounts)])
         return
     extensions: tuple[Extension, ...] = ()

@@ -8,6 +8,7 @@ from decimal import Decimal
 from blockkeeper.domain.calendar import overbooked
 from blockkeeper.domain.doctor import Check, Finding, Severity, finding, record_subject
 from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.expiry import missing_target
 from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import format_usd
@@ -36,12 +37,11 @@ def look_at_record(environment: Environment, targets: Collection[Target], now: d
     if many := bought_in_a_row(environment):
         problem, _, remedy = many.partition(" (")
         yield finding(Check.LOOK_AHEAD, subject, problem, f"{remedy.removesuffix(')')}: {update}", Severity.WARNING)
-    if environment.region not in {region for _, region in targets}:
-        named = ", ".join(f"{account}:{region}" for account, region in targets)
-        problem = f"its Region is {environment.region}; Targets are {named}"
-        remedy = (
-            f"add it: `sam deploy --parameter-overrides Targets={named.replace(' ', '')},ACCOUNT:{environment.region}`"
-        )
+    if missing := missing_target(environment.region, environment.owner_id, environment.error, targets):
+        named = ",".join(f"{account}:{region}" for account, region in targets)
+        known = "" if environment.owner_id is None else f" of account {environment.owner_id}"
+        problem = f"its block{known} is in {environment.region}; Targets are {named.replace(',', ', ')}"
+        remedy = f"add it: `sam deploy --parameter-overrides Targets={named},{missing}`"
         yield finding(Check.NOT_IN_TARGETS, subject, problem, remedy)
 
 

@@ -4,6 +4,7 @@ Events only make it sooner. EC2's expiration warning comes 40 minutes before the
 only lead to draining (case B02).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -55,8 +56,35 @@ class Decision:
     error: str | None = None
 
 
+def owned_elsewhere(owner_id: str) -> str:
+    """The word of an account that sees a block and does not own it."""
+    return f"the block is owned by account {owner_id}; only its owner can extend it"
+
+
+def missing_target(
+    region: str | None, owner_id: str | None, error: str | None, targets: Collection[tuple[str, str]]
+) -> str | None:
+    """The entry of `Targets` without which no sweep looks at a record's block, such as `111122223333:us-east-1`; None if one does.
+
+    Args:
+        owner_id: as the sweep mirrored it; None before it has met the block, which may then be in any account.
+        error: the record's. An account that sees a block of another says so there, and then it is that account which looks.
+    """
+    if region not in {place for _, place in targets}:
+        return f"{owner_id or 'ACCOUNT'}:{region}"
+    if owner_id is None or (owner_id, region) in targets or error == owned_elsewhere(owner_id):
+        return None
+    return f"{owner_id}:{region}"
+
+
 def decide(
-    environment: Environment, reservation: Reservation, *, account: str, payment_margin: timedelta, now: datetime
+    environment: Environment,
+    reservation: Reservation,
+    *,
+    account: str,
+    payment_margin: timedelta,
+    now: datetime,
+    owner_swept: bool = False,
 ) -> Decision:
     """Decide what is due for an enrolled block.
 
@@ -65,6 +93,7 @@ def decide(
         reservation: the block as EC2 shows it now.
         account: the account whose view this is; only a block's owner can extend it ("Share Capacity Blocks").
         payment_margin: how long before EC2's last order the decision must stand.
+        owner_swept: whether the account that owns the block is looked at, too; then its word about the block counts.
     """
     deadlines = deadlines_of(environment, reservation, payment_margin)
     # A record that no sweep has met yet knows no end; what its workflow wrote is about this one.
@@ -79,9 +108,8 @@ def decide(
         text = f"EC2 shows the unknown state {reservation.state!r}; nothing is bought (look at the block in the EC2 console)"
         return Decision(drain, Status.ERROR, text, text)
     if reservation.owner_id != account:
-        text = f"the block is owned by account {reservation.owner_id}; only its owner can extend it"
-        if environment.state is not None and environment.error != text:
-            # The owner's account is swept too, and its word about the block counts.
+        text = owned_elsewhere(reservation.owner_id)
+        if owner_swept and environment.state is not None:
             return Decision(drain, environment.status, text, environment.error)
         return Decision(drain, Status.EXPIRING if in_last_hour else Status.NO_ACTION_REQUIRED, text, text)
     if now >= deadlines.decide_by:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from blockkeeper.domain.deadlines import Deadlines
 from blockkeeper.domain.environment import Environment
+from blockkeeper.domain.expiry import owned_elsewhere
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.ledger import Reconciliation, Step
 from blockkeeper.domain.outcome import Outcome
@@ -61,8 +62,7 @@ def next_move(
         text = f"the record is for {environment.capacity_block_id} now"
         return NextMove(Move.STOP, text, Outcome.NOT_EXTENDABLE)
     if reservation.owner_id != account:
-        text = f"the block is owned by account {reservation.owner_id}; only its owner can extend it"
-        return NextMove(Move.STOP, text, Outcome.NOT_EXTENDABLE)
+        return NextMove(Move.STOP, owned_elsewhere(reservation.owner_id), Outcome.NOT_EXTENDABLE)
     if now >= deadlines.decide_by:
         text = f"the last moment to decide was {format_instant(deadlines.decide_by)}"
         return NextMove(Move.STOP, text, Outcome.TOO_LATE)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from blockkeeper.domain.deadlines import Deadlines
 from blockkeeper.domain.environment import Environment, Status
+from blockkeeper.domain.expiry import missing_target, owned_elsewhere
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.ledger import IN_THE_WAY
 from blockkeeper.domain.outcome import Outcome
@@ -54,11 +55,10 @@ def next_step(
 def _unseen(environment: Environment, targets: Collection[tuple[str, str]]) -> str | None:
     """Why no sweep does anything for the block; None when one does."""
     owner, region = environment.owner_id, environment.region
-    if owner is not None and (owner, region) not in targets:
-        seen = "only its owner can extend it" if any(place == region for _, place in targets) else "nobody looks at it"
-        return f"account {owner} has the block, and {owner}:{region} is not in Targets, so {seen}: add it"
-    if all(place != region for _, place in targets):
-        return f"no target is in {region}, so nobody looks at the block: add ACCOUNT:{region} to Targets"
+    if missing := missing_target(region, owner, environment.error, targets):
+        return f"nobody looks at the block: add {missing} to Targets"
+    if owner is not None and environment.error == owned_elsewhere(owner):
+        return f"only account {owner}, which owns the block, can extend it: add {owner}:{region} to Targets"
     return None
 
 

@@ -1,6 +1,6 @@
 """The sweep of one target: compare every enrolled block with EC2's list, and say what to write and what to start. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from blockkeeper.domain.calendar import scaling_due
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status, parse_environment
-from blockkeeper.domain.expiry import Action, Decision, decide
+from blockkeeper.domain.expiry import Action, Decision, decide, missing_target
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.names import extension_name, leftover_name, replacement_name, scaling_name
 from blockkeeper.domain.replacement import replacement_due
@@ -25,11 +25,12 @@ SWEEP_LATENESS = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An account and a Region. `home` is true for the account that the stack is in."""
+    """An account and a Region. `home` is true for the account that the stack is in; `beside` are the Region's other accounts."""
 
     account: str
     region: str
     home: bool
+    beside: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +100,18 @@ def sweep(
     return result
 
 
-def unswept(records: Iterable[Mapping[str, Any]], targets: Iterable[tuple[str, str]]) -> list[str]:
-    """PKs of the records that no sweep looks at, since no target is in their Region.
+def unswept(records: Iterable[Mapping[str, Any]], targets: Collection[tuple[str, str]]) -> list[str]:
+    """PKs of the records that no sweep looks at, since Region or account of their block is in no target.
 
     Args:
-        records: in their JSON form; unreadable ones are somebody else's finding, except for their Region.
+        records: in their JSON form; unreadable ones are somebody else's finding, except for where they are.
         targets: (account, Region) pairs.
     """
-    regions = {region for _, region in targets}
     return [
         str(record.get("PK"))
         for record in records
-        if record.get("region") not in regions and record.get("status") != Status.EXPIRED
+        if record.get("status") != Status.EXPIRED
+        and missing_target(record.get("region"), record.get("owner_id"), record.get("error"), targets)
     ]
 
 
@@ -139,7 +140,14 @@ def _found(
     watched: datetime,
     now: datetime,
 ) -> None:
-    decision = decide(environment, reservation, account=target.account, payment_margin=payment_margin, now=now)
+    decision = decide(
+        environment,
+        reservation,
+        account=target.account,
+        payment_margin=payment_margin,
+        now=now,
+        owner_swept=reservation.owner_id in target.beside,
+    )
     write = _write(environment, reservation, decision)
     scale = decision.action is Action.DRAIN or scaling_due(environment, reservation, watched)
     until = watched if scale else None

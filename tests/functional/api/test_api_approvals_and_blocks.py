@@ -232,7 +232,7 @@ END = parse_instant(COMPLETE["end_time"])
             {"days": 1},
             {"region": "eu-west-1"},
             "PENDING",
-            "no target is in eu-west-1, so nobody looks at the block: add",
+            "nobody looks at the block: add ACCOUNT:eu-west-1 to Targets",
         ),
         ({"days": 1}, {}, "NO_ACTION_REQUIRED", "the next sweep searches for an extension"),
         ({"hours": 3}, {}, "ACTIVE", "too late to extend; EC2 terminates instances at 2026-05-04T11:00:00Z"),
@@ -272,7 +272,7 @@ def test_next_step_at_each_stage(api, now, *, before_end, fields, status, words)
         (
             "NO_ACTION_REQUIRED",
             {"owner_id": "222233334444"},
-            "account 222233334444 has the block, and 222233334444:us-e",
+            "nobody looks at the block: add 222233334444:us-east-1 to Targets",
         ),
         ("ERROR", {}, "each sweep looks at the block again: mend what the error says"),
     ],

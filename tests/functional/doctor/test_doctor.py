@@ -385,6 +385,16 @@ def test_a_record_that_no_target_reaches_is_found_by_the_doctor_and_by_each_full
     assert "never swept" in logs
 
 
+def test_a_record_of_an_account_that_was_dropped_from_targets_is_told_though_another_is_in_its_region(sound):
+    sound.enrol("theirs", capacity_block_id="cr-0b2", owner_id="222233334444", groups=[])
+    sound.look()
+    assert sound.stored() == {("record:theirs", "not-in-targets")}
+    (told,) = [event["detail"]["new"] for event in sound.world.events if event["detail-type"] == "Findings Changed"]
+    assert told[0]["remedy"].endswith(":us-east-1,222233334444:us-east-1`")
+    sound.world.invoke("ListTargets", {"input": {}, "now": "2026-05-01T08:00:00Z"})
+    assert '"NotInTargets":[1.0]' in sound.world.logs.getvalue()
+
+
 def test_two_records_on_one_block_are_worse_when_they_share_a_group(sound):
     sound.enrol("twin", groups=[])
     sound.look()

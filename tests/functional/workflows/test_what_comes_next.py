@@ -97,7 +97,7 @@ def test_a_block_that_another_account_lends_is_not_searched_for():
         live.world.run_until(END - 30 * HOUR)
         sweep(live)
         assert next_step(live).startswith(
-            f"account {other} has the block, and {other}:us-east-1 is not in Targets, so only its"
+            f"only account {other}, which owns the block, can extend it: add {other}:us-east"
         )
         stands(live)
 

@@ -14,6 +14,7 @@ from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, Q
 from blockkeeper.domain.doctor_node_groups import NodeGroup, look_at_node_group
 from blockkeeper.domain.doctor_report import MOST_TOLD, change_detail, findings_mail
 from blockkeeper.domain.environment import Environment, Group
+from blockkeeper.domain.expiry import owned_elsewhere
 from blockkeeper.domain.extension import Extension
 from blockkeeper.domain.reservation import Reservation
 from blockkeeper.domain.sweep import unswept
@@ -249,6 +250,8 @@ def record(pk="team", **fields):
         ({"extend_until": NOW}, [Check.EXTEND_UNTIL]),
         ({"extend_until": NOW + timedelta(hours=1)}, []),
         ({"region": "us-west-2"}, [Check.NOT_IN_TARGETS]),
+        ({"owner_id": "222233334444"}, [Check.NOT_IN_TARGETS]),
+        ({"owner_id": "222233334444", "error": owned_elsewhere("222233334444")}, []),
         ({"extension_lookahead_days": 2}, [Check.LOOK_AHEAD]),
         ({"extension_lookahead_days": 2, "extend_by_days": 2}, []),
         ({"extension_lookahead_days": 2, "extend_until": NOW + timedelta(days=30)}, []),
@@ -310,8 +313,12 @@ def test_records_that_no_sweep_reaches():
         {"PK": "there", "region": "us-west-2"},
         {"PK": "over", "region": "us-west-2", "status": "EXPIRED"},
         {"PK": "nowhere"},
+        {"PK": "ours", "region": "us-east-1", "owner_id": HOME[0]},
+        {"PK": "dropped", "region": "us-east-1", "owner_id": "222233334444"},
+        {"PK": "lent", "region": "us-east-1", "owner_id": "222233334444", "error": owned_elsewhere("222233334444")},
     ]
-    assert unswept(records, [HOME]) == ["there", "nowhere"]
+    assert unswept(records, [HOME]) == ["there", "nowhere", "dropped"]
+    assert unswept(records, [HOME, ("222233334444", "us-east-1")]) == ["there", "nowhere"]
 
 
 # ------------------------------------------------------------------------------------------------------------ account

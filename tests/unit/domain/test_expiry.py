@@ -12,9 +12,14 @@ from .builders import ACCOUNT, END, MARGIN, entry, environment, record, reservat
 HOUR = timedelta(hours=1)
 
 
-def at(before_end, block=None, account=ACCOUNT, **fields):
+def at(before_end, block=None, account=ACCOUNT, *, owner_swept=False, **fields):
     return decide(
-        environment(**fields), block or reservation(), account=account, payment_margin=MARGIN, now=END - before_end
+        environment(**fields),
+        block or reservation(),
+        account=account,
+        payment_margin=MARGIN,
+        now=END - before_end,
+        owner_swept=owner_swept,
     )
 
 
@@ -91,8 +96,14 @@ def test_case_b16_a_policy_with_a_gap_is_left_to_the_workflow_which_tells_people
 
 def test_the_view_of_an_account_that_the_block_is_shared_with_leaves_the_owners_word():
     shared = reservation(OwnerId="444455556666")
-    decision = at(2 * HOUR, shared, state="active", status="EXPIRING", error="too late")
+    known = {"state": "active", "status": "EXPIRING", "error": "too late"}
+    decision = at(2 * HOUR, shared, owner_swept=True, **known)
     assert (decision.status, decision.error) == (Status.EXPIRING, "too late")
+    nobodys = at(2 * HOUR, shared, **known)
+    assert (nobodys.status, nobodys.error) == (
+        Status.NO_ACTION_REQUIRED,
+        "the block is owned by account 444455556666; only its owner can extend it",
+    )
 
 
 def test_no_extension_past_extend_until():
