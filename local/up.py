@@ -70,10 +70,11 @@ In another terminal:
 {exports}
   . .venv/bin/activate
   blockkeeper status                     what is enrolled, and what is next
-  blockkeeper offers vision-train        extensions that EC2 offers
-  blockkeeper extend vision-train --dry-run
-  blockkeeper extend vision-train        asks its approver, maria@example.com, by mail and in the channel
+  blockkeeper approvals                  who was asked by the first sweep, by mail and in the channel
   blockkeeper approve vision-train --as maria@example.com
+  blockkeeper offers robotics-sim        extensions that EC2 offers for a block that is not due yet
+  blockkeeper extend robotics-sim --dry-run
+  blockkeeper extend robotics-sim --as ann@example.com
   blockkeeper history
   aws stepfunctions start-execution --state-machine-arn {stack.outputs["DetectExpiryArn"]}
 

@@ -10,6 +10,7 @@ from blockkeeper.domain.approval import length
 from blockkeeper.domain.instants import format_instant
 from blockkeeper_cli import block, by_hand, clock, options, output, rehearsal
 from blockkeeper_cli.connection import Connection
+from blockkeeper_cli.four_eyes import note_unlike_approvers
 from blockkeeper_cli.records import wanted_record
 
 
@@ -36,8 +37,11 @@ def extend(
     end = format_instant(reservation.end)
     output.note(f"{environment.pk}: {reservation.reservation_id}, {block.size(reservation)}, ends {end}")
     by_hand.begin(rehearsal.look(environment, reservation, account, now), by_hand.EXTEND_BLOCK)
+    who = who or connection.caller
+    if environment.require_approval and environment.four_eyes:
+        note_unlike_approvers(who)
     if not environment.require_approval:
         output.note("its record asks for no approval: what its policy allows is bought at once")
     output.confirm(f"Start extend-block to extend it by {length(environment.wanted_hours)}?", yes)
-    given = by_hand.input_for(environment, reservation, account, who or connection.caller)
+    given = by_hand.input_for(environment, reservation, account, who)
     by_hand.start(connection, by_hand.EXTEND_BLOCK, reservation, given, json_=json_)

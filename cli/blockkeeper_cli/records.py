@@ -14,6 +14,7 @@ from blockkeeper_cli import options, output
 from blockkeeper_cli.block_check import look
 from blockkeeper_cli.connection import Connection
 from blockkeeper_cli.errors import CommandError, UsageError
+from blockkeeper_cli.four_eyes import note_unlike_approvers
 from blockkeeper_cli.rest import Api, ApiError, Record, segment
 
 Pk = Annotated[str, typer.Argument(metavar="PK", help="Name of the environment record.")]
@@ -76,10 +77,10 @@ def enrol(
     """Enrol a block: store its environment record. With four_eyes whoever enrols it cannot approve it alone."""
     body, connection = _from_file(file), Connection(stack, region, profile)
     path = f"/{_checked(str(body.get('PK', '')))}" if update else "/"
-    if who or not update:
+    stored = (_read(connection.api, str(body["PK"])) if update else None) or {}
+    if who or not stored.get("enrolled_by"):
         body = {"enrolled_by": who or connection.caller} | body
-    stored = _read(connection.api, str(body["PK"])) if update else None
-    if block := look(connection, body, stored or {}):
+    if block := look(connection, body, stored):
         output.note(block)
     record = connection.api.call("PUT" if update else "POST", path, body)
     if json_:
@@ -88,6 +89,8 @@ def enrol(
     output.say(f"{record['PK']} is enrolled: {record['capacity_block_id']} in {record['region']}")
     if record.get("error"):
         output.say(f"nothing is bought for it yet: {record['error']}")
+    if record["require_approval"] and record["four_eyes"] and record.get("enrolled_by"):
+        note_unlike_approvers(record["enrolled_by"])
     for warning in record.get("warnings", ()):
         output.say(f"warning: {warning}")
 

@@ -149,3 +149,21 @@ def test_no_path_of_the_api_is_left_in_what_a_person_reads():
     assert len(texts) >= 7
     for text in texts:
         assert not re.search(r"\b(GET|PUT|POST|DELETE|PATCH)\b", as_commands(text)), text
+
+
+def test_a_name_that_no_approver_can_have_is_said_to_keep_nobody_from_approving_b21(cli):
+    cli.block()
+    assert "moto is neither, so four_eyes keeps nobody from approving" in enrol(cli).err
+    for words, fields in ((("--as", "ann@example.com"), {}), (("--as", "U024BE7LH"), {}), ((), {"four_eyes": False})):
+        assert "four_eyes" not in enrol(cli, "--update", *words, **fields).err, (words, fields)
+    cli.set_status("team-vision", "ACTIVE", end_time="2026-05-04T11:30:00Z", state="active")
+    assert enrol(cli, "--update", four_eyes=True).code == 0
+    assert "moto is neither" in cli("extend", "team-vision", "--yes").err
+    assert "moto" not in cli("extend", "team-vision", "--yes", "--as", "ann@example.com").err
+
+
+def test_an_update_keeps_who_has_enrolled_and_names_who_updates_where_nobody_stands(cli):
+    cli.block()
+    assert enrol(cli, "--as", "ann@example.com").code == 0
+    assert enrol(cli, "--update", "--json", extend_by_days=7).json["enrolled_by"] == "ann@example.com"
+    assert enrol(cli, "--update", "--json", PK="new").json["enrolled_by"] == "moto", "a PUT may enrol, too"
