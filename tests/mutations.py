@@ -28,8 +28,8 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
                   '            values={":refused": PurchaseState.REFUSED},'), ""),
     ],
     "SENT without its condition": [
-        (LEDGER, ('condition="#state = :intent AND #offering_id = :offering",\n'
-                 '        values={":intent": PurchaseState.INTENT, ":offering": offering_id},'), ""),
+        (LEDGER, 'condition="#state = :intent AND #offering_id = :offering AND #intended_at = :intended_at",',
+                 'condition="attribute_exists(#state) OR :intent = #state OR :offering = #state OR :intended_at = #state",'),
     ],
     "a Retry on Buy once": [
         (EXTEND, '"Comment": "No Retry, ever', '"Retry": [{"ErrorEquals": ["States.TaskFailed"]}],\n"Comment": "No Retry, ever'),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.ledger import Claim, PurchaseState, contradiction, settlement
+from blockkeeper.domain.ledger import Claim, PurchaseState, Settlement, contradiction, settlement
 from blockkeeper.domain.money import format_usd
 from blockkeeper.domain.names import end_of
 from blockkeeper_cli import clock, options, output
@@ -35,7 +35,7 @@ class Seen:
     """What EC2 shows of an order: in words, and what follows from it. `knows` is False when EC2 has forgotten the block."""
 
     lines: tuple[str, ...]
-    evidence: tuple[PurchaseState, str] | None
+    evidence: Settlement | None
     knows: bool
 
 
@@ -82,7 +82,7 @@ def resolve(
             raise CommandError(f"{key} is not resolved as {claim}: {no}")
         output.confirm(f"Resolve {key} as {claim}?", yes)
         who = connection.identity["Arn"]
-        ledger.resolve(key, claim, who=who, reason=str(reason).strip(), now=clock.now())
+        ledger.resolve(key, purchase, claim, who=who, reason=str(reason).strip(), now=clock.now())
     _end(key, claim, purchase, entry, seen, json_=json_)
 
 
@@ -115,7 +115,7 @@ def _look(key: str, purchase: Purchase, entry: dict[str, Any]) -> Seen:
     if end is None:
         tagged = [item["CapacityReservationId"] for item in ec2.describe_entries(*place) if _is_tagged(item, key)]
         text = f"EC2 shows {', '.join(tagged) or 'no block'} with the tag {_PURCHASE_TAG}={key}"
-        return Seen((text,), (PurchaseState.BOUGHT, text) if tagged else None, knows=True)
+        return Seen((text,), Settlement(PurchaseState.BOUGHT, text) if tagged else None, knows=True)
     try:
         reservation, history = ec2.read_block(block, *place), ec2.extension_history(block, *place)
     except (ClientError, ec2.BlockNotFoundError) as error:
@@ -123,7 +123,7 @@ def _look(key: str, purchase: Purchase, entry: dict[str, Any]) -> Seen:
             raise
         return Seen((f"EC2 shows {block} no more",), None, knows=False)
     lines = _words(reservation, [extension for extension in history if extension.starts == end])
-    return Seen(lines, settlement(purchase, history, reservation, end), knows=True)
+    return Seen(lines, settlement(purchase, history, reservation, end, clock.now()), knows=True)
 
 
 def _is_tagged(item: dict[str, Any], key: str) -> bool:
@@ -157,7 +157,7 @@ def _end(key: str, claim: Claim | None, purchase: Purchase, entry: dict[str, Any
             "state": purchase.state,
             "sent_at": None if purchase.sent_at is None else format_instant(purchase.sent_at),
             "ec2": list(seen.lines),
-            "ec2_tells": None if seen.evidence is None else seen.evidence[0],
+            "ec2_tells": None if seen.evidence is None else seen.evidence.state,
             "resolved": None if claim is None else claim.value,
         }
         output.show_json(facts)
@@ -173,7 +173,7 @@ def _end(key: str, claim: Claim | None, purchase: Purchase, entry: dict[str, Any
     elif purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
         output.say(f"{key} is {purchase.state}: there is nothing to resolve")
     elif seen.evidence is not None:
-        word = "--bought" if seen.evidence[0] is PurchaseState.BOUGHT else "--not-bought"
-        output.say(f"EC2 tells: {seen.evidence[1]}; resolve it with {word}")
+        word = "--bought" if seen.evidence.state is PurchaseState.BOUGHT else "--not-bought"
+        output.say(f"EC2 tells: {seen.evidence.reason}; resolve it with {word}")
     else:
         output.say("EC2 does not tell; if you know, resolve it with --bought or --not-bought, and --reason")

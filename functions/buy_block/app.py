@@ -9,12 +9,11 @@ from blockkeeper.aws import ec2, ledger, rate, table
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_block
-from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import IN_THE_WAY, SENT_STATES, Purchase, Step
+from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, Step
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import block_ledger_id
-from blockkeeper.domain.new_block import NewBlock, bought_block, old_block, reconcile_block
+from blockkeeper.domain.new_block import NewBlock, block_settlement, bought_block, old_block, reconcile_block
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.domain.purchase_policy import approvers_of
 from blockkeeper.domain.replacement import block_refusal
@@ -43,21 +42,12 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     key = block_ledger_id(block["reservation_id"], end)
     purchase = ledger.read(key)
     entries = ec2.describe_entries(*place)
-    found = reconcile_block(
-        purchase,
-        bought_block(entries, key, block["region"]),
-        ec2.extension_history(block["reservation_id"], *place),
-        end,
-    )
-    if purchase is not None and purchase.state in SENT_STATES:
-        if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
-            # Taken, whatever became of its payment.
-            ledger.mark_bought(key, now, found.reason)
-        if found.step is Step.PAYMENT_FAILED:
-            unpaid = Extension(purchase.offering_id, FAILED, end, purchase.new_end, fee=None)
-            ledger.record_payment(key, unpaid, now)
-        if found.step is Step.UNKNOWN:
-            ledger.mark_unknown(key, now, found.reason)
+    bought = bought_block(entries, key, block["region"])
+    found = reconcile_block(purchase, bought, ec2.extension_history(block["reservation_id"], *place), end)
+    if purchase is not None and (seen := block_settlement(purchase, bought)):
+        ledger.settle(key, purchase, seen, now)
+    if found.step is Step.UNKNOWN:
+        ledger.mark_unknown(key, now, found.reason)
     if found.step is Step.ADOPT:
         return _answer(Outcome.PURCHASED, found.reason)
     if found.step is not Step.ORDER:

@@ -1,6 +1,5 @@
 """buy-extension: the only function that may purchase. Reconcile, check every rule again, write down, send once."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -11,9 +10,9 @@ from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_extension
 from blockkeeper.domain.deadlines import deadlines_of
-from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension
+from blockkeeper.domain.extension import Extension
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, PurchaseState, Step, reconcile, settlement
+from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, Step, reconcile, settlement
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import end_of, ledger_id
 from blockkeeper.domain.offering import Offering
@@ -47,16 +46,14 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     reservation = ec2.read_block(block["reservation_id"], *place)
     history = ec2.extension_history(block["reservation_id"], *place)
     if other := ledger.in_the_way(key):
-        return _look_up_other(other, history, reservation, now)
+        # Nothing is ordered beside it (design rule 1).
+        if _settle(other, ledger.read(other), history, reservation, now):
+            return _answer(_SETTLED, f"what became of {other} is known now")
+        return _answer(Outcome.NOT_ALLOWED, f"the order {other} {IN_THE_WAY}")
     found = reconcile(purchase, history, reservation, end)
+    _settle(key, purchase, history, reservation, now)
     if found.step is Step.ADOPT:
-        ledger.mark_bought(key, now, found.reason)
         return _answer(Outcome.PURCHASED, found.reason)
-    if found.step is Step.PAYMENT_FAILED and found.extension is not None:
-        ledger.mark_bought(key, now, found.reason)
-        ledger.record_payment(key, found.extension, now)
-    if found.step is Step.SUPERSEDED:
-        _settle(key, purchase, history, reservation, now)
     if found.step is Step.UNKNOWN:
         ledger.mark_unknown(key, now, found.reason)
     if found.step is not Step.ORDER:
@@ -64,30 +61,16 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     return _order(event, reservation, purchase, end)
 
 
-def _look_up_other(key: str, history: Iterable[Extension], reservation: Reservation, now: datetime) -> dict[str, Any]:
-    """Another order for this block stands in the way: nothing is ordered beside it (design rule 1)."""
-    if _settle(key, ledger.read(key), history, reservation, now):
-        return _answer(_SETTLED, f"what became of {key} is known now")
-    return _answer(Outcome.NOT_ALLOWED, f"the order {key} {IN_THE_WAY}")
-
-
 def _settle(
-    key: str, purchase: Purchase | None, history: Iterable[Extension], reservation: Reservation, now: datetime
+    key: str, purchase: Purchase | None, history: tuple[Extension, ...], reservation: Reservation, now: datetime
 ) -> bool:
     """Write down what became of an order for an extension, if EC2 shows it."""
     end = end_of(key)
-    verdict = None if purchase is None or end is None else settlement(purchase, history, reservation, end)
-    if purchase is None or verdict is None:
+    if purchase is None or end is None:
         return False
-    state, reason = verdict
-    if state is PurchaseState.BOUGHT:
-        ledger.mark_bought(key, now, reason)
-        for each in history:
-            if each.offering_id == purchase.offering_id and each.starts == end and each.status in {SUCCEEDED, FAILED}:
-                ledger.record_payment(key, each, now)
-    else:
-        ledger.release(key, purchase.state, reason, now)
-    return True
+    if found := settlement(purchase, history, reservation, end, now):
+        ledger.settle(key, purchase, found, now)
+    return found is not None
 
 
 def _order(event: dict[str, Any], reservation: Reservation, purchase: Purchase | None, end: datetime) -> dict[str, Any]:

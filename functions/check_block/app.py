@@ -4,13 +4,10 @@ from typing import Any
 
 from blockkeeper.aws import ec2, ledger
 from blockkeeper.domain.deadlines import pay_block_by
-from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.names import block_ledger_id
-from blockkeeper.domain.new_block import BlockStage, block_progress, bought_block
+from blockkeeper.domain.new_block import block_progress, block_settlement, bought_block
 from blockkeeper.telemetry import handler
-
-_LAST_WORDS = {BlockStage.PAID: SUCCEEDED, BlockStage.FAILED: FAILED}
 
 
 @handler
@@ -30,10 +27,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     start, ordered_at = ledger.new_block_times(key)
     order = ledger.read(key)
     stage, reason = block_progress(bought, pay_block_by(start, ordered_at), now)
-    status = _LAST_WORDS.get(stage)
-    if order is not None and order.payment is None and status is not None:
-        # EC2 does not say what it charged for a block; what was offered counts, and nothing if it was not paid.
-        ledger.record_payment(key, Extension(order.offering_id, status, start, order.new_end, fee=None), now)
+    if order is not None and (seen := block_settlement(order, bought)):
+        ledger.settle(key, order, seen, now)
     return {
         "stage": stage,
         "reason": reason,

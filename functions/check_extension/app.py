@@ -4,8 +4,9 @@ from typing import Any
 
 from blockkeeper.aws import ec2, ledger
 from blockkeeper.domain.deadlines import Deadlines
-from blockkeeper.domain.extension import FAILED, SUCCEEDED, extension_from, progress
+from blockkeeper.domain.extension import extension_from, progress
 from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.ledger import settlement
 from blockkeeper.domain.names import ledger_id
 from blockkeeper.telemetry import handler
 
@@ -25,8 +26,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     order = ledger.read(key)
     extensions = ec2.extension_history(block["reservation_id"], *place)
     extension = extension_from(extensions, end, order.offering_id if order else None)
-    ours = order is not None and extension is not None and extension.offering_id == order.offering_id
-    if ours and extension and order and order.payment is None and extension.status in {SUCCEEDED, FAILED}:
-        ledger.record_payment(key, extension, now)
+    if order is not None and (seen := settlement(order, extensions, reservation, end, now)):
+        ledger.settle(key, order, seen, now)
     come = progress(extension, reservation, end, Deadlines(end).pay_by, now)
     return {"stage": come.stage, "reason": come.reason, "end": format_instant(reservation.end)}

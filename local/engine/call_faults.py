@@ -50,12 +50,13 @@ class CallFault:
 
     `scope` attempt: with one HTTP request, so that the SDK's retry meets what the first did; call: with every request of one
     call; lasting: with every call until it is taken out of `CallFaults.planned`. A crash ends the invocation there and then;
-    overtaken: just before the call a second invocation with the same event runs from its beginning to its end.
+    overtaken: just before the call a second invocation with the same event runs from its beginning to its end, or `meanwhile`.
     """
 
     kind: Kind
     site: Site
     scope: Scope
+    meanwhile: Callable[[], object] | None = None
     strikes: int = 0
     call: int | None = None
 
@@ -80,8 +81,8 @@ class CallFaults:
     call: int = 0
     """A number for each call, however many requests it takes."""
 
-    def plan(self, kind: Kind, site: Site, scope: Scope) -> CallFault:
-        fault = CallFault(kind, site, scope)
+    def plan(self, kind: Kind, site: Site, scope: Scope, meanwhile: Callable[[], object] | None = None) -> CallFault:
+        fault = CallFault(kind, site, scope, meanwhile)
         self.planned.append(fault)
         return fault
 
@@ -111,7 +112,7 @@ class CallFaults:
         if fault.kind == "overtaken":
             here = self.site, self.call
             self.planned.remove(fault)
-            run_again()
+            (fault.meanwhile or run_again)()
             self.site, self.call = here
             return effect()
         if fault.kind in ("error_after", "timeout_after", "crash_after", "lambda_timeout") and effect() is None:

@@ -8,7 +8,7 @@ the two is bought.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -18,7 +18,7 @@ from blockkeeper.aws import table
 from blockkeeper.domain.budget import BudgetLeft, Limits, budgets
 from blockkeeper.domain.extension import FAILED, Extension
 from blockkeeper.domain.instants import format_instant, parse_instant
-from blockkeeper.domain.ledger import LOOKED_FOR, Claim, Purchase, PurchaseState
+from blockkeeper.domain.ledger import LOOKED_FOR, Claim, Purchase, PurchaseState, Settlement
 from blockkeeper.domain.money import parse_usd
 from blockkeeper.domain.names import other_ledger_id, reservation_of
 from blockkeeper.domain.offering import Offering
@@ -28,6 +28,8 @@ KIND, BUDGET, APPROVAL, UNRESOLVED = "purchase", "budget", "approval", "unresolv
 
 # Attributes that a new attempt begins without.
 _OF_AN_ATTEMPT = ("approval_id", "approved_by", "team", "reason", "updated_at", "sent_at")
+# Attributes by which one attempt is told from another, with its fee and where that was reserved.
+_TELLS_ATTEMPTS = frozenset({"offering_id", "intended_at", "upfront_fee", "budgets"})
 _OURS_OR_FREE = "attribute_not_exists(#ledger_id) OR #ledger_id = :ledger"
 
 
@@ -73,8 +75,15 @@ class Intent:
 def read(ledger_id: str) -> Purchase | None:
     """The entry, read strongly; None when nothing was ever intended for this block and end."""
     item = table.get_item(KIND, ledger_id)
-    if item is None:
-        return None
+    return None if item is None else purchase_of(item)
+
+
+def purchase_of(item: table.Item) -> Purchase:
+    """An entry as the domain knows it.
+
+    Raises:
+        KeyError, ValueError, UnreadableFeeError: somebody wrote it by hand, and something is missing or cannot be read.
+    """
     return Purchase(
         PurchaseState(item["state"]),
         item["offering_id"],
@@ -82,6 +91,7 @@ def read(ledger_id: str) -> Purchase | None:
         parse_instant(item["new_end"]),
         payment=item.get("ec2_status"),
         sent_at=None if item.get("sent_at") is None else parse_instant(item["sent_at"]),
+        intended_at=None if item.get("intended_at") is None else parse_instant(item["intended_at"]),
     )
 
 
@@ -100,6 +110,23 @@ def new_block_times(ledger_id: str) -> tuple[datetime, datetime]:
 def purchases(reservation_id: str | None = None) -> Iterator[dict[str, Any]]:
     """Every entry, or those of one block, in order of block and end."""
     return table.query_kind(KIND, f"{reservation_id}#" if reservation_id else "")
+
+
+def unsettled(account: str, region: str) -> Iterator[dict[str, Any]]:
+    """Entries of an account and Region that lack the last word: under way, UNKNOWN, or bought and not yet paid."""
+    return table.query_kind(
+        KIND,
+        where="#account = :account AND #region = :region AND (#state IN (:intent, :sent, :unknown) OR "
+        "(#state = :bought AND attribute_not_exists(#ec2_status)))",
+        values={
+            ":account": account,
+            ":region": region,
+            ":intent": PurchaseState.INTENT,
+            ":sent": PurchaseState.SENT,
+            ":unknown": PurchaseState.UNKNOWN,
+            ":bought": PurchaseState.BOUGHT,
+        },
+    )
 
 
 def unresolved(reservation_id: str) -> str | None:
@@ -139,8 +166,8 @@ def reserved(budget_id: str) -> Decimal:
     return Decimal(item.get("reserved", 0)) / 1_000_000
 
 
-def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limits, now: datetime) -> None:
-    """Write INTENT, reserve the fee in the month's budgets and bind the approval: all of it, or none.
+def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limits, now: datetime) -> Purchase:
+    """Write INTENT, reserve the fee in the month's budgets and bind the approval: all of it, or none. Answers the new entry.
 
     Args:
         before: the entry as it was read: None, REFUSED (its budget was released), or an INTENT that a crash left behind.
@@ -151,7 +178,7 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limi
     """
     offering = intent.offering
     if before is not None and before.state is PurchaseState.INTENT:
-        release(ledger_id, PurchaseState.INTENT, "an earlier run stopped before it sent the order", now)
+        release(ledger_id, before, "an earlier run stopped before it sent the order", now)
     sums = budgets(limits, intent.team, now)
     for budget in sums:
         if budget.limit is not None and offering.fee > budget.limit:
@@ -214,49 +241,81 @@ def intend(ledger_id: str, intent: Intent, before: Purchase | None, limits: Limi
         if first <= len(sums):
             raise OverBudgetError(sums[first - 1].refusal(offering.fee)) from error
         raise ApprovalUsedError(f"{intent.approval_id} is not an unused approval") from error
+    return Purchase(PurchaseState.INTENT, offering.offering_id, offering.fee, offering.new_end, intended_at=now)
 
 
-def mark_sent(ledger_id: str, offering_id: str, now: datetime) -> None:
-    """INTENT -> SENT, immediately before the call; whoever does not get past this must not call.
+def mark_sent(ledger_id: str, intended: Purchase, now: datetime) -> Purchase:
+    """INTENT -> SENT, immediately before the call; whoever does not get past this must not call. Answers the entry as it is then.
 
     Args:
-        offering_id: what is about to be ordered; another run may have put its own INTENT in the place of ours.
+        intended: what is about to be ordered; another run may have put its own INTENT in the place of ours.
 
     Raises:
-        TakenElsewhereError: the entry is not INTENT any more, or is about another offering.
+        TakenElsewhereError: the entry is not this INTENT any more.
         UnresolvedError: another order stands in the way; the entry is still INTENT.
     """
     sent = table.update_request(
         KIND,
         ledger_id,
         set_={"state": PurchaseState.SENT, "updated_at": format_instant(now), "sent_at": format_instant(now)},
-        condition="#state = :intent AND #offering_id = :offering",
-        values={":intent": PurchaseState.INTENT, ":offering": offering_id},
+        condition="#state = :intent AND #offering_id = :offering AND #intended_at = :intended_at",
+        values={
+            ":intent": PurchaseState.INTENT,
+            ":offering": intended.offering_id,
+            ":intended_at": format_instant(intended.intended_at or now),
+        },
     )
     try:
         table.transact([sent, _hold(ledger_id)])
     except table.ConditionFailedError as error:
         if error.args[0] == 0:
-            raise TakenElsewhereError(f"{ledger_id} is not the INTENT to order {offering_id} any more") from error
+            raise TakenElsewhereError(
+                f"{ledger_id} is not the INTENT to order {intended.offering_id} any more"
+            ) from error
         raise UnresolvedError(f"{in_the_way(ledger_id)} stands in the way") from error
+    return replace(intended, state=PurchaseState.SENT, sent_at=now)
 
 
-def mark_bought(ledger_id: str, now: datetime, reason: str) -> None:
-    """SENT or UNKNOWN -> BOUGHT; it may be BOUGHT already, and then nothing is written."""
+def settle(ledger_id: str, purchase: Purchase, found: Settlement, now: datetime) -> None:
+    """Write down what became of an order.
+
+    Args:
+        purchase: the entry as it was read when that was found out.
+
+    Raises:
+        TakenElsewhereError: it has moved since, and nothing was written; whoever moved it knew more.
+    """
+    if found.state is PurchaseState.REFUSED:
+        release(ledger_id, purchase, found.reason, now)
+    elif found.state is PurchaseState.UNKNOWN:
+        mark_unknown(ledger_id, now, found.reason)
+    else:
+        mark_bought(ledger_id, purchase.offering_id, now, found.reason)
+        if found.payment is not None:
+            record_payment(ledger_id, found.payment, now)
+
+
+def mark_bought(ledger_id: str, offering_id: str, now: datetime, reason: str) -> None:
+    """SENT or UNKNOWN -> BOUGHT; it may be BOUGHT already, and then nothing is written.
+
+    Args:
+        offering_id: what was bought; another attempt may have taken the place of the one that ordered it.
+    """
     moved = _moved(
         ledger_id,
         (PurchaseState.SENT, PurchaseState.UNKNOWN),
         PurchaseState.BOUGHT,
         now,
+        of={"offering_id": offering_id},
         reason=reason,
         bought_at=format_instant(now),
     )
     try:
         table.transact([moved, _give_back(ledger_id, bought=True)])
     except table.ConditionFailedError as error:
-        item = table.get_item(KIND, ledger_id)
-        if item is None or item["state"] != PurchaseState.BOUGHT:
-            raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
+        item = table.get_item(KIND, ledger_id) or {}
+        if (item.get("state"), item.get("offering_id")) != (PurchaseState.BOUGHT, offering_id):
+            raise TakenElsewhereError(f"{ledger_id} is not the order of {offering_id} any more") from error
 
 
 def mark_unknown(ledger_id: str, now: datetime, reason: str) -> None:
@@ -268,31 +327,35 @@ def mark_unknown(ledger_id: str, now: datetime, reason: str) -> None:
         raise TakenElsewhereError(f"{ledger_id} is neither SENT nor UNKNOWN any more") from error
 
 
-def release(ledger_id: str, was: PurchaseState, reason: str, now: datetime) -> None:
+def release(ledger_id: str, was: Purchase, reason: str, now: datetime) -> None:
     """INTENT, SENT or UNKNOWN -> REFUSED, and give the fee back to the budgets that had reserved it: all of it, or none.
 
     What is released as SENT may be UNKNOWN by now: another run has looked meanwhile, and whoever sent the order knows better.
+
+    Args:
+        was: the attempt that is released; another may have taken its place.
     """
     item = table.get_item(KIND, ledger_id)
-    if item is None:
-        raise TakenElsewhereError(f"{ledger_id} is not there any more")
-    allowed = (was, PurchaseState.UNKNOWN) if was is PurchaseState.SENT else (was,)
+    if item is None or not _is_attempt(item, was):
+        raise TakenElsewhereError(f"{ledger_id} is not the order of {was.offering_id} any more")
+    allowed = (was.state, PurchaseState.UNKNOWN) if was.state is PurchaseState.SENT else (was.state,)
     requests = [
         _moved(ledger_id, allowed, PurchaseState.REFUSED, now, of=item, reason=reason),
         *_spend(item, -parse_usd(item["upfront_fee"])),
     ]
-    if was is not PurchaseState.INTENT:
+    if was.state is not PurchaseState.INTENT:
         requests.append(_give_back(ledger_id))
     try:
         table.transact(requests)
     except table.ConditionFailedError as error:
-        raise TakenElsewhereError(f"{ledger_id} is not {was} any more") from error
+        raise TakenElsewhereError(f"{ledger_id} is not {was.state} any more") from error
 
 
 def record_payment(ledger_id: str, extension: Extension, now: datetime) -> None:
     """Write down EC2's last word on a payment, with its own fee, and let the budgets count what was paid: nothing, if that failed.
 
-    It is written once; a second time changes nothing.
+    After a payment that failed the other way, an extension or a new block for the same end, is free again. All of it is written at
+    once, and once; a second time changes nothing.
     """
     item = table.get_item(KIND, ledger_id)
     if item is None:
@@ -310,32 +373,30 @@ def record_payment(ledger_id: str, extension: Extension, now: datetime) -> None:
         KIND,
         ledger_id,
         set_={name: value for name, value in facts.items() if value is not None},
-        condition="#state = :bought AND attribute_not_exists(#ec2_status)",
-        values={":bought": PurchaseState.BOUGHT},
+        condition="#state = :bought AND attribute_not_exists(#ec2_status) AND #offering_id = :offering",
+        values={":bought": PurchaseState.BOUGHT, ":offering": extension.offering_id},
     )
+    block = reservation_of(ledger_id)
+    requests = [written, *_spend(item, (reserved_fee if paid is None else paid) - reserved_fee)]
+    if extension.status == FAILED and (table.get_item(UNRESOLVED, block) or {}).get("bought") == ledger_id:
+        ours, values = "#bought = :ledger", {":ledger": ledger_id}
+        requests.append(table.update_request(UNRESOLVED, block, remove=("bought",), condition=ours, values=values))
     with suppress(table.ConditionFailedError):
-        table.transact([written, *_spend(item, (reserved_fee if paid is None else paid) - reserved_fee)])
-    if extension.status == FAILED:
-        # The other way, an extension or a new block for the same end, is free again.
-        with suppress(table.ConditionFailedError):
-            table.write(
-                table.update_request(
-                    UNRESOLVED,
-                    reservation_of(ledger_id),
-                    remove=("bought",),
-                    condition="#bought = :ledger",
-                    values={":ledger": ledger_id},
-                )
-            )
+        table.transact(requests)
 
 
-def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetime) -> None:
+def resolve(ledger_id: str, purchase: Purchase, claim: Claim, *, who: str, reason: str, now: datetime) -> None:
     """A person's word: SENT or UNKNOWN -> BOUGHT, or REFUSED with the fee given back; either way the block is free again.
 
+    Args:
+        purchase: the order that the person was shown; another may have taken its place while they thought.
+
     Raises:
-        TakenElsewhereError: the entry is neither SENT nor UNKNOWN any more.
+        TakenElsewhereError: the entry is neither SENT nor UNKNOWN any more, or is another order.
     """
-    item = table.get_item(KIND, ledger_id) or {}
+    item = table.get_item(KIND, ledger_id)
+    if item is None or not _is_attempt(item, purchase):
+        raise TakenElsewhereError(f"{ledger_id} is not the order of {purchase.offering_id} any more")
     word = {"claim": claim.value, "who": who, "reason": reason, "at": format_instant(now)}
     bought = claim is Claim.BOUGHT
     moved = _moved(
@@ -343,11 +404,12 @@ def resolve(ledger_id: str, claim: Claim, *, who: str, reason: str, now: datetim
         (PurchaseState.SENT, PurchaseState.UNKNOWN),
         PurchaseState.BOUGHT if bought else PurchaseState.REFUSED,
         now,
+        of=item,
         reason=f"resolved as {claim.value} by {who}: {reason}",
         resolutions=[*item.get("resolutions", []), word],
         bought_at=format_instant(now) if bought else None,
     )
-    back = [] if bought or not item else _spend(item, -parse_usd(item["upfront_fee"]))
+    back = [] if bought else _spend(item, -parse_usd(item["upfront_fee"]))
     try:
         table.transact([moved, *back, _give_back(ledger_id, bought=bought)])
     except table.ConditionFailedError as error:
@@ -397,12 +459,12 @@ def _moved(
     of: table.Item | None = None,
     **more: Any,
 ) -> table.Item:
-    """`of`: the entry as it was read, whose fee goes back; another run may have put its own attempt in its place."""
+    """`of`: the entry as it was read, or the part of it that counts; another run may have put its own attempt in its place."""
     values: dict[str, Any] = {f":was{i}": state for i, state in enumerate(allowed)}
     condition = f"#state IN ({', '.join(values)})"
-    if of is not None:
-        condition += " AND #upfront_fee = :fee AND #budgets = :budgets"
-        values |= {":fee": of["upfront_fee"], ":budgets": of["budgets"]}
+    for name in _TELLS_ATTEMPTS & (of or {}).keys():
+        condition += f" AND #{name} = :of_{name}"
+        values[f":of_{name}"] = (of or {})[name]
     return table.update_request(
         KIND,
         ledger_id,
@@ -410,6 +472,11 @@ def _moved(
         condition=condition,
         values=values,
     )
+
+
+def _is_attempt(item: table.Item, purchase: Purchase) -> bool:
+    intended_at = None if purchase.intended_at is None else format_instant(purchase.intended_at)
+    return (item["offering_id"], item.get("intended_at")) == (purchase.offering_id, intended_at)
 
 
 def _micro(amount: Decimal) -> int:

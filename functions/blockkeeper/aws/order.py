@@ -6,7 +6,7 @@ from typing import Protocol
 from blockkeeper import settings
 from blockkeeper.aws import ledger
 from blockkeeper.aws.purchase import Answer, Order
-from blockkeeper.domain.ledger import Purchase, PurchaseState
+from blockkeeper.domain.ledger import Purchase
 from blockkeeper.domain.outcome import Outcome
 
 
@@ -31,23 +31,26 @@ def order_once(
         order = call(live=False)
         return (Outcome.DRY_RUN if order.answer is Answer.DRY_RUN else Outcome.REFUSED), order.reason
     try:
-        ledger.intend(key, intent, before, settings.limits(), now)
-        ledger.mark_sent(key, intent.offering.offering_id, now)
+        intended = ledger.intend(key, intent, before, settings.limits(), now)
     except ledger.OverBudgetError as error:
         return Outcome.OVER_BUDGET, str(error)
     except ledger.ApprovalUsedError as error:
         return Outcome.NOT_ALLOWED, str(error)
     except ledger.TakenElsewhereError as error:
         return Outcome.UNKNOWN, str(error)
+    try:
+        sent = ledger.mark_sent(key, intended, now)
+    except ledger.TakenElsewhereError as error:
+        return Outcome.UNKNOWN, str(error)
     except ledger.UnresolvedError as error:
-        ledger.release(key, PurchaseState.INTENT, f"not sent: {error}", now)
+        ledger.release(key, intended, f"not sent: {error}", now)
         return Outcome.NOT_ALLOWED, f"another order for this block came first: {error}"
     order = call(live=True)
     if order.answer is Answer.REFUSED:
-        ledger.release(key, PurchaseState.SENT, order.reason, now)
+        ledger.release(key, sent, order.reason, now)
         return Outcome.REFUSED, order.reason
     if order.answer is Answer.TAKEN:
-        ledger.mark_bought(key, now, order.reason)
+        ledger.mark_bought(key, sent.offering_id, now, order.reason)
         return Outcome.PURCHASED, order.reason
     ledger.mark_unknown(key, now, order.reason)
     return Outcome.UNKNOWN, order.reason

@@ -31,18 +31,29 @@ def get_item(kind: str, item_id: str) -> Item | None:
     return _plain(answer["Item"]) if "Item" in answer else None
 
 
-def query_kind(kind: str, prefix: str = "", *, after: str | None = None, limit: int | None = None) -> Iterator[Item]:
+def query_kind(
+    kind: str,
+    prefix: str = "",
+    *,
+    after: str | None = None,
+    limit: int | None = None,
+    where: str | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Iterator[Item]:
     """All items of a kind in order of `id`, each with its `id`, page by page.
 
     Args:
         prefix: only ids that begin with it.
         after: start behind this id.
         limit: at most so many items.
+        where: only items for which it holds, in DynamoDB's language; attribute names there as `#name`, values as `:value` from
+            `values`. It spares the way of the others, not their reading.
     """
-    condition, values = "kind = :kind", {":kind": kind}
+    condition, given = "kind = :kind", {":kind": kind, **(values or {})}
     if prefix:
         condition += " AND begins_with(id, :prefix)"
-        values[":prefix"] = prefix
+        given[":prefix"] = prefix
+    filtered = {} if where is None else _with_names({"FilterExpression": where}, where)
     start: dict[str, Any] = {"ExclusiveStartKey": _key(kind, after)} if after is not None else {}
     left = limit
     while True:
@@ -50,8 +61,9 @@ def query_kind(kind: str, prefix: str = "", *, after: str | None = None, limit: 
         answer = _client().query(
             TableName=_name(),
             KeyConditionExpression=condition,
-            ExpressionAttributeValues=_typed(values),
+            ExpressionAttributeValues=_typed(given),
             ConsistentRead=True,
+            **filtered,
             **start,
             **page,
         )

@@ -15,6 +15,7 @@ from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, parse_usd
 from blockkeeper.domain.reservation import Reservation
 
 PENDING, SUCCEEDED, FAILED = "payment-pending", "payment-succeeded", "payment-failed"
+LAST_WORDS = frozenset({SUCCEEDED, FAILED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension, extension_from
+from blockkeeper.domain.extension import FAILED, LAST_WORDS, SUCCEEDED, Extension, extension_from
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.reservation import Reservation
 
@@ -36,7 +36,8 @@ SENT_STATES = frozenset({PurchaseState.SENT, PurchaseState.BOUGHT, PurchaseState
 class Purchase:
     """A ledger entry: one order, written before it is sent.
 
-    `payment` is EC2's last word on its payment, and None while there is none; `sent_at` is None before it is sent.
+    `payment` is EC2's last word on its payment, and None while there is none; `sent_at` is None before it is sent. `intended_at`
+    and `offering_id` tell one attempt from another that took its place after a refusal.
     """
 
     state: PurchaseState
@@ -45,8 +46,12 @@ class Purchase:
     new_end: datetime
     payment: str | None = None
     sent_at: datetime | None = None
+    intended_at: datetime | None = None
 
 
+# No Lambda function runs for longer (AWS Lambda, "Lambda quotas"): whoever wrote an entry so long ago is gone, and no call of
+# theirs is on its way any more.
+LIVES = timedelta(minutes=15)
 # By then the workflow has looked six times what became of its order, and looks no more; see extend-block's "Wait before reading
 # again". What a person says counts from then on: an order that is still looked for could be sent anew by the one who looks.
 LOOKED_FOR = timedelta(minutes=70)
@@ -113,35 +118,62 @@ def reconcile(
     return Reconciliation(Step.ORDER, "nothing was ordered for this end")
 
 
-def settlement(
-    purchase: Purchase, extensions: Iterable[Extension], reservation: Reservation, end: datetime
-) -> tuple[PurchaseState, str] | None:
-    """What became of an order that was sent, if EC2 shows it, with the reason; None when EC2 does not tell.
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of an order: the state that its entry is to have, the reason, and EC2's last word on its payment, if any."""
 
-    REFUSED only when somebody else's extension from the same end is paid: a block takes one at a time (EC2 User Guide, "Extend
-    Capacity Blocks"), so ours was not taken.
-    """
-    if purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
+    state: PurchaseState
+    reason: str
+    payment: Extension | None = None
+
+
+def left_behind(purchase: Purchase, now: datetime) -> Settlement | None:
+    """What becomes of an entry whose writer is gone, if EC2 tells nothing: what was not sent is REFUSED, what was sent UNKNOWN."""
+    if not _nobody_calls(purchase, now):
         return None
-    shown = tuple(extensions)
-    ours = extension_from((each for each in shown if each.offering_id == purchase.offering_id), end)
-    if ours is not None:
-        # Even when its payment failed and somebody else's extension from the same end was taken after it.
-        return PurchaseState.BOUGHT, f"EC2 shows our order as {ours.status}"
-    found = reconcile(purchase, shown, reservation, end)
-    if found.step in {Step.ADOPT, Step.PAYMENT_FAILED}:
-        return PurchaseState.BOUGHT, found.reason
-    theirs = found.extension
-    if found.step is Step.SUPERSEDED and theirs is not None and theirs.status == SUCCEEDED:
-        return (
-            PurchaseState.REFUSED,
-            "EC2 shows somebody else's extension from the same end as paid, so ours was not taken",
-        )
+    if purchase.state is PurchaseState.INTENT:
+        return Settlement(PurchaseState.REFUSED, "the run that meant to send the order stopped before it did")
+    if purchase.state is PurchaseState.SENT:
+        return Settlement(PurchaseState.UNKNOWN, "the run that sent the order stopped before it wrote down an answer")
     return None
 
 
+def settlement(
+    purchase: Purchase, extensions: Iterable[Extension], reservation: Reservation, end: datetime, now: datetime
+) -> Settlement | None:
+    """What EC2 shows of an order that was sent and is not settled; None when it does not tell, or tells nothing new.
+
+    REFUSED only when somebody else's extension from the same end is paid: a block takes one at a time (EC2 User Guide, "Extend
+    Capacity Blocks"), so ours was not taken. While our call may still be on its way that proves nothing.
+    """
+    if purchase.state not in SENT_STATES or purchase.payment is not None:
+        return None
+    shown = tuple(extensions)
+    ours = extension_from((each for each in shown if each.offering_id == purchase.offering_id), end)
+    payment = ours if ours is not None and ours.status in LAST_WORDS else None
+    if purchase.state is PurchaseState.BOUGHT and payment is None:
+        return None
+    if ours is not None:
+        # Even when its payment failed and somebody else's extension from the same end was taken after it.
+        return Settlement(PurchaseState.BOUGHT, f"EC2 shows our order as {ours.status}", payment)
+    found = reconcile(purchase, shown, reservation, end)
+    if found.step is Step.ADOPT:
+        return Settlement(PurchaseState.BOUGHT, found.reason)
+    theirs = found.extension
+    if theirs is not None and theirs.status == SUCCEEDED and _nobody_calls(purchase, now):
+        text = "EC2 shows somebody else's extension from the same end as paid, so ours was not taken"
+        return Settlement(PurchaseState.REFUSED, text)
+    return None
+
+
+def _nobody_calls(purchase: Purchase, now: datetime) -> bool:
+    """Whether the entry's last writer cannot be running any more. An entry without a time was not written by any run."""
+    written = purchase.sent_at or purchase.intended_at
+    return written is None or written + LIVES <= now
+
+
 def contradiction(
-    claim: Claim, purchase: Purchase, evidence: tuple[PurchaseState, str] | None, *, ec2_knows: bool, now: datetime
+    claim: Claim, purchase: Purchase, evidence: Settlement | None, *, ec2_knows: bool, now: datetime
 ) -> str | None:
     """Why a person's word about an order must not be written down, with the remedy; None when EC2 does not speak against it.
 
@@ -152,8 +184,8 @@ def contradiction(
     if purchase.state not in {PurchaseState.SENT, PurchaseState.UNKNOWN}:
         return f"the order is {purchase.state}, so there is nothing to resolve"
     if evidence is not None:
-        shown = Claim.BOUGHT if evidence[0] is PurchaseState.BOUGHT else Claim.NOT_BOUGHT
-        return None if shown is claim else f"{evidence[1]}; say --{shown.replace(' ', '-')}"
+        shown = Claim.BOUGHT if evidence.state is PurchaseState.BOUGHT else Claim.NOT_BOUGHT
+        return None if shown is claim else f"{evidence.reason}; say --{shown.replace(' ', '-')}"
     if claim is Claim.BOUGHT:
         text = "EC2 shows no such order; if it was bought EC2 will show it, so wait, or ask AWS Support why it does not"
         return text if ec2_knows else None

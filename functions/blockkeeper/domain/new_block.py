@@ -11,9 +11,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from blockkeeper.domain.extension import FAILED, Extension, extension_from
+from blockkeeper.domain.extension import FAILED, SUCCEEDED, Extension, extension_from
 from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.ledger import SENT_STATES, Purchase, PurchaseState, Step
+from blockkeeper.domain.ledger import SENT_STATES, Purchase, PurchaseState, Settlement, Step
 from blockkeeper.domain.money import CURRENCY, UnreadableFeeError, format_usd, parse_usd
 from blockkeeper.domain.offering import Found, Offering
 from blockkeeper.domain.reservation import PURCHASE_TAG, Reservation, parse_reservation
@@ -248,6 +248,26 @@ def reconcile_block(
     if extension is not None and extension.status != FAILED:
         return BlockReconciliation(Step.SUPERSEDED, f"the old block is being extended: {extension.status}")
     return BlockReconciliation(Step.ORDER, "nothing was ordered in place of this block")
+
+
+def block_settlement(purchase: Purchase, bought: Reservation | None) -> Settlement | None:
+    """What EC2 shows of an order of a new block that was sent and is not settled; None when it does not tell, or tells nothing new.
+
+    EC2 does not say what it charged for a block, so the payment has no fee: what was offered counts.
+
+    Args:
+        bought: what EC2 shows under the entry's tag (`bought_block`).
+    """
+    if bought is None or purchase.state not in SENT_STATES or purchase.payment is not None:
+        return None
+    # One that was not paid never becomes active, so it does not expire either.
+    paid = bought.state in PAID_STATES or bought.state == "expired"
+    status = SUCCEEDED if paid else FAILED if bought.state in UNPAID_STATES else None
+    if purchase.state is PurchaseState.BOUGHT and status is None:
+        return None
+    start = bought.start or bought.end
+    payment = None if status is None else Extension(purchase.offering_id, status, start, bought.end, fee=None)
+    return Settlement(PurchaseState.BOUGHT, f"EC2 shows our block {bought.reservation_id} as {bought.state}", payment)
 
 
 class BlockStage(StrEnum):

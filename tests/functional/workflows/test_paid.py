@@ -91,10 +91,9 @@ def test_case_b17_an_unknown_order_is_counted_by_each_sweep_until_a_person_resol
     live.world.run_for(2 * HOUR)
     assert sweep(live) == [0, 1, 1]
     (monkeypatch.setenv("TABLE_NAME", live._table), monkeypatch.setenv("ACCOUNT_ID", ACCOUNT))
-    assert ledger.unresolved("cr-0a1") == "cr-0a1#2026-05-04T11:30:00Z"
-    ledger.resolve(
-        "cr-0a1#2026-05-04T11:30:00Z", Claim.NOT_BOUGHT, who="arn:ann", reason="case 1", now=START + 3 * HOUR
-    )
+    key = "cr-0a1#2026-05-04T11:30:00Z"
+    assert ledger.unresolved("cr-0a1") == key
+    ledger.resolve(key, ledger.read(key), Claim.NOT_BOUGHT, who="arn:ann", reason="case 1", now=START + 3 * HOUR)
     assert sweep(live) == [0, 1, 1, 0]
     assert live.reserved() == 0
     again = live.extend("cr-0a1-20260504T1130Z-by-hand-1")

@@ -10,7 +10,6 @@ from blockkeeper.aws import ledger, table
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import Answer, Order
 from blockkeeper.domain.budget import Limits
-from blockkeeper.domain.ledger import PurchaseState
 from blockkeeper.domain.offering import Offering
 from local.engine.world import ACCOUNT
 
@@ -122,22 +121,23 @@ def test_of_two_orders_for_a_block_at_two_ends_only_one_is_sent(own_table):
     """Both have read that nothing is unresolved, and both have their INTENT: the condition of SENT decides."""
     keys = [f"cr-0a1#{end:%Y-%m-%dT%H:%M:%SZ}" for end in (END, END + DAY)]
     now, limits = END - DAY, Limits(Decimal(1000))
-    for key, end in zip(keys, (END, END + DAY), strict=True):
-        ledger.intend(key, intent(end), None, limits, now)
-    ledger.mark_sent(keys[0], "cbe-1", now)
+    first, second = (
+        ledger.intend(key, intent(end), None, limits, now) for key, end in zip(keys, (END, END + DAY), strict=True)
+    )
+    ledger.mark_sent(keys[0], first, now)
     with pytest.raises(ledger.UnresolvedError, match="2026-05-04"):
-        ledger.mark_sent(keys[1], "cbe-1", now)
+        ledger.mark_sent(keys[1], second, now)
     assert (ledger.unresolved("cr-0a1"), ledger.unresolved("cr-0b2")) == (keys[0], None)
     ledger.mark_unknown(keys[0], now, "no answer")
     with pytest.raises(ledger.UnresolvedError):
-        ledger.mark_sent(keys[1], "cbe-1", now)
-    ledger.mark_bought(keys[0], now, "EC2 shows it")
+        ledger.mark_sent(keys[1], second, now)
+    ledger.mark_bought(keys[0], "cbe-1", now, "EC2 shows it")
     assert ledger.unresolved("cr-0a1") is None
-    ledger.mark_sent(keys[1], "cbe-1", now)
+    sent = ledger.mark_sent(keys[1], second, now)
     # A late second word about the first order does not free the second.
-    ledger.mark_bought(keys[0], now, "EC2 shows it")
+    ledger.mark_bought(keys[0], "cbe-1", now, "EC2 shows it")
     assert ledger.unresolved("cr-0a1") == keys[1]
-    ledger.release(keys[1], ledger.PurchaseState.SENT, "refused", now)
+    ledger.release(keys[1], sent, "refused", now)
     assert (ledger.unresolved("cr-0a1"), own_table.reserved()) == (None, 100)
 
 
@@ -160,16 +160,17 @@ def test_a_refusal_counts_although_another_run_has_found_nothing_meanwhile(own_t
 def test_money_of_another_runs_attempt_is_not_given_back(own_table, monkeypatch):
     """Between reading the entry and releasing it another run releases it, and puts a cheaper attempt in its place."""
     key, now, limits, read = "cr-0a1#2026-05-04T11:30:00Z", END - DAY, Limits(Decimal(1000)), table.get_item
-    ledger.intend(key, replace(intent(END), offering=Offering("cbe-0", 24, END + DAY, Decimal(300))), None, limits, now)
+    dearer = replace(intent(END), offering=Offering("cbe-0", 24, END + DAY, Decimal(300)))
+    stale = ledger.intend(key, dearer, None, limits, now)
 
     def late(kind, item_id):
         item = read(kind, item_id)
         monkeypatch.setattr(table, "get_item", read)
-        ledger.release(key, PurchaseState.INTENT, "an earlier run stopped", now)
+        ledger.release(key, stale, "an earlier run stopped", now)
         ledger.intend(key, intent(END), ledger.read(key), limits, now)
         return item
 
     monkeypatch.setattr(table, "get_item", late)
     with pytest.raises(ledger.TakenElsewhereError):
-        ledger.release(key, PurchaseState.INTENT, "an earlier run stopped", now)
+        ledger.release(key, stale, "an earlier run stopped", now)
     assert own_table.reserved() == 100

@@ -240,5 +240,6 @@ def test_ours_failed_in_payment_and_was_taken_even_when_somebody_else_extended_a
     ours = extension(CapacityBlockExtensionStatus="payment-failed")
     theirs = extension(CapacityBlockExtensionOfferingId="cbe-9", CapacityBlockExtensionStatus="payment-succeeded")
     for entries in ([ours, theirs], [theirs, ours]):
-        settled = settlement(bought(state), parse_extensions(entries, "cr-0a1"), reservation(EndDate=NEW_END), END)
-        assert settled == (PurchaseState.BOUGHT, "EC2 shows our order as payment-failed")
+        settled = settlement(bought(state), parse_extensions(entries, "cr-0a1"), reservation(EndDate=NEW_END), END, NOW)
+        assert (settled.state, settled.reason) == (PurchaseState.BOUGHT, "EC2 shows our order as payment-failed")
+        assert settled.payment.status == "payment-failed"

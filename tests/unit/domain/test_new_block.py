@@ -1,5 +1,6 @@
 """Which new block fits in place of an old one, and what became of an order."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ from blockkeeper.domain.new_block import (
     BlockStage,
     Wanted,
     block_progress,
+    block_settlement,
     bought_block,
     choose_block,
     reconcile_block,
@@ -236,6 +238,40 @@ def test_only_what_was_never_sent_is_ordered(purchase, state, step):
 def test_who_has_an_extension_needs_no_other_block(status, step):
     history = parse_extensions([extension(CapacityBlockExtensionStatus=status)], "cr-0a1")
     assert reconcile_block(None, None, history, END).step is step
+
+
+@pytest.mark.parametrize(
+    ("purchase", "state", "payment"),
+    [
+        (SENT, "payment-pending", None),
+        (UNKNOWN, "payment-failed", "payment-failed"),
+        (UNKNOWN, "scheduled", "payment-succeeded"),
+        (BOUGHT, "active", "payment-succeeded"),
+        # It was active before, and only what is paid becomes active.
+        (BOUGHT, "expired", "payment-succeeded"),
+        (UNKNOWN, "something-new", None),
+    ],
+)
+def test_case_b34_what_ec2_shows_of_a_new_block_settles_its_order(purchase, state, payment):
+    block = reservation(CapacityReservationId="cr-0n1", State=state)
+    settled = block_settlement(order(purchase), block)
+    assert (settled.state, settled.payment and settled.payment.status) == (BOUGHT, payment)
+
+
+@pytest.mark.parametrize(
+    ("purchase", "state"),
+    [
+        (order(SENT), None),
+        (order(BOUGHT), None),
+        (order(BOUGHT), "payment-pending"),
+        (order(BOUGHT), "something-new"),
+        (order(PurchaseState.REFUSED), "active"),
+        (replace(order(BOUGHT), payment="payment-succeeded"), "payment-failed"),
+    ],
+)
+def test_case_b34_what_tells_nothing_new_settles_nothing(purchase, state):
+    block = None if state is None else reservation(CapacityReservationId="cr-0n1", State=state)
+    assert block_settlement(purchase, block) is None
 
 
 PAY_BY = datetime(2026, 5, 4, 12, tzinfo=UTC)
