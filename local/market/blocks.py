@@ -64,6 +64,8 @@ class Block:
     delivered_after: timedelta = timedelta(0)
     shared_with: frozenset[str] = frozenset()
     expired_at: datetime | None = None
+    shown_from: datetime | None = None
+    """Before it no call shows the block; None when every call does."""
     calendar: int = 0
     """Counts re-plannings: an event planned for an older calendar is void."""
 
@@ -137,6 +139,7 @@ class Blocks:
             if region == caller.region
             and (block.owner_id == caller.account or caller.account in block.shared_with)
             and (block.expired_at is None or block.expired_at > gone)
+            and (block.shown_from is None or block.shown_from <= self._market.now)
         ]
 
     def find(self, reservation_id: str, caller: Caller) -> Block:

@@ -53,6 +53,8 @@ class Offerings:
         self._market = market
         self.supply: list[Supply] = []
         self._shown: dict[str, BlockOffering] = {}
+        self.shown_after = timedelta(0)
+        """How long after a purchase EC2 shows the new block."""
 
     def operations(self) -> dict[str, Any]:
         return {_SEARCH: self._search, _PURCHASE: self._purchase}
@@ -166,6 +168,7 @@ class Offerings:
             tags=tags,
             ultraserver=supply.ultraserver,
             hourly_rate=supply.hourly_rate,
+            shown_from=self._market.now + self.shown_after,
         )
 
     def _plan_payment(self, block: Block, caller: Caller) -> None:
