@@ -281,7 +281,7 @@ def restart_schedules(clock: MarketClock) -> None:
 
 
 def resources_of_calls(market: Market) -> None:
-    """Name the resource that IAM authorizes: a purchase's reservation, the group of a scaling call, a mail's sender.
+    """Name the resource that IAM authorizes: a purchase's reservation, a version's launch template, a scaling call's group, ...
 
     And the role that IAM is asked to simulate.
 
@@ -297,6 +297,9 @@ def resources_of_calls(market: Market) -> None:
         if service == "ec2" and action.startswith("PurchaseCapacityBlock"):
             reservation_id = iam_actions._query_param(query_params, "CapacityReservationId") or "*"
             return f"arn:aws:ec2:{region}:{account_id}:capacity-reservation/{reservation_id}"
+        if service == "ec2" and action == "CreateLaunchTemplateVersion":
+            template_id = iam_actions._query_param(query_params, "LaunchTemplateId") or "*"
+            return f"arn:aws:ec2:{region}:{account_id}:launch-template/{template_id}"
         if service == "autoscaling" and not action.startswith("Describe"):
             names = ("AutoScalingGroupName", "Tags.member.1.ResourceId")
             name = next((each for key in names if (each := iam_actions._query_param(query_params, key))), None)

@@ -163,9 +163,7 @@ def _end(key: str, claim: Claim | None, purchase: Purchase, entry: dict[str, Any
         output.show_json(facts)
         return
     name = entry.get("environment") or entry["reservation_id"]
-    again = f"`blockkeeper extend {name}`"
-    if end_of(key) is None:
-        again = 'replace-block, started again (docs/operations.md, "A failed replacement"),'
+    again = f"`blockkeeper {'extend' if end_of(key) else 'replace'} {name}`"
     if claim is Claim.BOUGHT:
         output.say(f"{key} is BOUGHT; {again} follows its payment and moves the groups")
     elif claim is Claim.NOT_BOUGHT:

@@ -93,14 +93,14 @@ class Deployed:
         )
         for execution in (each for page in pages for each in page["executions"]):
             if execution["name"].startswith(reservation_id) and execution["status"] != "RUNNING":
-                history = self.states.get_paginator("get_execution_history").paginate(
-                    executionArn=execution["executionArn"]
-                )
-                events = [event for page in history for event in page["events"]]
-                return str(
-                    [e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e][-1]
-                )
+                return self.last_state(execution)
         return None
+
+    def last_state(self, execution: dict[str, Any]) -> str:
+        """The last state that an execution entered."""
+        pages = self.states.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
+        entered = [event.get("stateEnteredEventDetails") for page in pages for event in page["events"]]
+        return str([each["name"] for each in entered if each][-1])
 
     def end(self, reservation_id: str) -> datetime:
         """EC2's EndDate."""

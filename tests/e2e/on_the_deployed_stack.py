@@ -59,13 +59,9 @@ class OnTheDeployedStack:
     def ended(self, reservation_id, machine="ExtendBlock"):
         found = self.deployed.states.list_executions(stateMachineArn=self.deployed.stack.outputs[f"{machine}Arn"])
         ours = [each for each in found["executions"] if each["name"].startswith(reservation_id)]
-        described = [
-            self.deployed.states.describe_execution(executionArn=each["executionArn"])
-            for each in sorted(ours, key=lambda each: each["startDate"])
-        ]
         return [
-            each.get("error") or json.loads(each.get("output") or "{}").get("outcome")
-            for each in described
+            self.deployed.last_state(each)
+            for each in sorted(ours, key=lambda each: each["startDate"])
             if each["status"] != "RUNNING"
         ]
 

@@ -58,7 +58,7 @@ class Engine(Protocol):
     def record(self, pk: str) -> dict[str, Any]: ...
     def fail_next_payment(self, reservation_id: str) -> None: ...
     def ended(self, reservation_id: str) -> list[str]:
-        """How the block's finished extend-block executions ended, oldest first: their outcome, or the error of a failed one."""
+        """The last state of each of the block's extend-block executions that have ended, oldest first."""
 
     def scale_in_messages(self, group: str) -> list[dict[str, Any]]:
         """Details of the lifecycle actions that the group's termination handler has got and not answered."""
@@ -208,7 +208,7 @@ class Teller:
             assert self.armed(group) == {"end": (self.at(2, group.drains), (0, 0, 0))}, "bought is not extended (B03)"
         self.go(1, "12:00")  # paid after 6 minutes, and EC2 has moved the end 3 minutes later
         for group in GROUPS:
-            self.engine.settle(lambda g=group: self.ended(g) == ["confirmed"])
+            self.engine.settle(lambda g=group: self.ended(g) == ["Extension confirmed"])
             assert self.payments(group) == ["payment-succeeded"]
             assert self.end(group) == self.at(3, ENDS)
             assert self.armed(group) == {"end": (self.at(3, group.drains), (0, 0, 0))}
@@ -226,7 +226,7 @@ class Teller:
             see(lambda g=group: self.payments(g) == ["payment-succeeded", "payment-pending"])
         self.go(2, "12:00")
         for group in GROUPS:
-            self.engine.settle(lambda g=group: self.ended(g) == ["confirmed", "PaymentFailed"])
+            self.engine.settle(lambda g=group: self.ended(g) == ["Extension confirmed", "Payment failed"])
             assert self.payments(group) == ["payment-succeeded", "payment-failed"]
             assert self.end(group) == self.at(3, ENDS)
             assert self.armed(group) == {"end": (self.at(3, group.drains), (0, 0, 0))}

@@ -34,7 +34,7 @@ class Engine(Protocol):
     def enrol(self, record: dict[str, Any]) -> None: ...
     def record(self, pk: str) -> dict[str, Any]: ...
     def ended(self, reservation_id: str, machine: str) -> list[str]:
-        """How the block's finished executions ended, oldest first: `outcome` of those that succeeded, or the error."""
+        """The last state of each of the block's executions that have ended, oldest first; a machine as the template names it."""
 
     def calls(self) -> list[tuple[str, dict[str, Any], str | None]]:
         """EC2's and Auto Scaling's log: operation, parameters and code of the refusal of each call since the story began."""
@@ -227,7 +227,7 @@ class Teller:
     def a_question(self) -> None:
         """Day 1: it is too late to extend, so a new block is searched, and the approver asked."""
         self.go(1, "08:30")
-        self.engine.settle(lambda: self.engine.ended(OLD, "ExtendBlock") == ["no_offering"])
+        self.engine.settle(lambda: self.engine.ended(OLD, "ExtendBlock") == ["No extension offered"])
         self.engine.see(lambda: len(self.engine.questions(PK)) == 1)
         (question,) = self.engine.questions(PK)
         for words in ("us-east-1b", FEE, "13:00", "10:55"):  # 13:00 - 5 min - 2 hours to pay
@@ -260,12 +260,14 @@ class Teller:
         self.go(1, "10:42:59")
         assert (self.running(OLD), self.launches_into()) == (INSTANCES, old_home)
         self.go(1, "10:43")
-        see(lambda: (self.sizes(), self.running(OLD)) == ((0, 0, 0), 0))
+        see(lambda: (self.sizes(), self.group()["Instances"]) == ((0, 0, 0), []))
+        assert self.running(OLD) == 0
         self.go(1, "10:59:59")
         assert self.launches_into() == old_home, "a group launches into one block at a time"
         self.go(1, "11:00")  # when EC2 would terminate what is left
-        see(lambda: self.launches_into() == ("2", new, "subnet-0570000000000b0b"))
-        see(lambda: self.engine.ended(OLD, "ReplaceBlock") == ["replaced"])
+        see(lambda: self.group()["LaunchTemplate"]["Version"] == "2")
+        assert self.launches_into() == ("2", new, "subnet-0570000000000b0b")
+        see(lambda: self.engine.ended(OLD, "ReplaceBlock") == ["Block replaced"])
         # The start's own action follows five minutes after it; the new block ends on day 3 by the old one's policy.
         armed = {"start": (self.at(1, "13:05"), (0, 4, 4)), "end": (self.at(3, "10:43"), (0, 0, 0))}
         see(lambda: self.armed(new) == armed)
@@ -273,7 +275,8 @@ class Teller:
         assert (self.sizes(), self.running(OLD), self.running(new)) == ((0, 0, 0), 0, 0)
         see(lambda: self.engine.record(PK)["status"] == "EXPIRED")
         self.go(1, "13:00")  # Capacity Block Delivered
-        see(lambda: self.running(new) == INSTANCES)
+        see(lambda: [each["LifecycleState"] for each in self.group()["Instances"]] == ["InService"] * INSTANCES)
+        assert self.running(new) == INSTANCES
         self.go(1, "13:06")
         assert (self.sizes(), self.running(new)) == ((0, INSTANCES, INSTANCES), INSTANCES)
 

@@ -99,7 +99,11 @@ def test_a_new_block_is_recognised_by_its_tag(unknown, tagged):
     right, wrong = ("--bought", "--not-bought") if tagged else ("--not-bought", "--bought")
     assert cli("resolve", BLOCK, wrong, *SAID).code == 1
     ran = cli("resolve", BLOCK, right, *SAID)
-    assert (ran.code, "replace-block, started again" in ran.out, "blockkeeper extend" in ran.out) == (0, True, False)
+    assert (ran.code, "`blockkeeper replace team-vision`" in ran.out, "blockkeeper extend" in ran.out) == (
+        0,
+        True,
+        False,
+    )
     assert ledger.unresolved(BLOCK) is None
 
 

@@ -50,7 +50,7 @@ class InProcess:
 
     def ended(self, reservation_id, machine="ExtendBlock"):
         return [
-            each.error or (each.output or {}).get("outcome")
+            each.path[-1]
             for each in self.world.executions(machine)
             if each.name.startswith(reservation_id) and each.status != "RUNNING"
         ]

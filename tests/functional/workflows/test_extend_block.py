@@ -1,6 +1,7 @@
 """extend-block, run with the real handlers against the market: every way out, and nothing bought twice."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -403,3 +404,22 @@ def test_what_became_of_an_old_end_is_not_written_over_the_next_ones_word(live):
     )
     assert answer["published"] is True
     assert live.record()["status"] == "EXTENSION_APPROVAL_REQUIRED"
+
+
+def test_all_lengths_are_searched_again_at_growing_pauses_until_the_last_moment(live):
+    """From three days before the last moment to decide, 2026-05-04T08:30:00Z, until within five minutes of it."""
+    live.block(offering={"available": False}).enrol(extend_by_days=3, fallback_days=[2, 1])
+    execution = live.extend()
+    live.world.run_until_idle()
+    assert execution.path[-1] == "No extension offered"
+    calls = [call for call in live.world.market.calls if call.operation == "DescribeCapacityBlockExtensionOfferings"]
+    hours = [call.params["CapacityBlockExtensionDurationHours"] for call in calls]
+    assert hours == [72, 48, 24] * (len(hours) // 3), "shorter ones each time, the wanted one first"
+    times = [call.at for call in calls[::3]]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses[:6] == [timedelta(minutes=minutes) for minutes in (15, 30, 60, 120, 240, 360)]
+    turn = pauses.index(max(pauses)) + pauses.count(max(pauses))
+    assert pauses[:turn] == sorted(pauses[:turn])
+    assert pauses[turn:] == sorted(pauses[turn:], reverse=True), "and shorter again towards the end"
+    assert min(pauses) >= timedelta(minutes=5)
+    assert END - 3 * HOUR - timedelta(minutes=5) <= times[-1] < END - 3 * HOUR

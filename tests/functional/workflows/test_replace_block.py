@@ -678,6 +678,23 @@ def test_no_block_is_searched_for_until_the_last_moment(plan_b):
     assert plan_b.told().count(("Replacement Failed", "no_offering")) == 1
 
 
+def test_when_nothing_is_to_be_had_everybody_is_told_and_the_groups_drain_in_good_time(swept):
+    """Both approvers hear of each thing once; nothing runs any more when EC2 would terminate it at 11:00."""
+    swept.without_extension(supply=(), approvers=["ann@example.com", "jo@example.com"])
+    swept.world.run_until(at("04T10:42:59"))
+    assert swept.running() == {"cr-0a1": 4}
+    swept.world.run_until(at("04T10:59"))
+    assert swept.running() == {}
+    heard = {who: [mail.subject for mail in swept.world.mails() if who in str(vars(mail))] for who in ("ann@", "jo@")}
+    assert heard["ann@"] == heard["jo@"]
+    assert heard["ann@"] == [
+        "train is not extended and ends on Mon 4 May 2026, 11:30 UTC",
+        "train ends on Mon 4 May 2026, 11:30 UTC; it is too late to extend",
+        "train gets no new block; it ends on Mon 4 May 2026, 11:30 UTC",
+    ]
+    assert swept.purchases() == []
+
+
 def test_a_block_that_comes_later_is_bought(plan_b):
     plan_b.world.market.faults.add(kind="empty_offerings", operation="DescribeCapacityBlockOfferings", times=3)
     plan_b.without_extension()

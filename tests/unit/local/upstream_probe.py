@@ -127,6 +127,10 @@ def findings(*, patched: bool) -> dict[str, Any]:
     found["resource of a purchase"] = iam_actions.extract_resource_arn(
         "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
     )
+    form = {"Action": ["CreateLaunchTemplateVersion"], "LaunchTemplateId": ["lt-0a1"]}
+    found["resource of a template's version"] = iam_actions.extract_resource_arn(
+        "ec2", "POST", "/", {}, b"", form, "us-east-1", "1"
+    )
     found["resource of a task token"] = resource_of_a_token()
     mail = json.dumps({"FromEmailAddress": "a@example.com"}).encode()
     found["resource of a mail"] = iam_actions.extract_resource_arn(
