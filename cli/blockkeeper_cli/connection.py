@@ -140,6 +140,7 @@ class Connection:
             sender=os.environ.get("SENDER_EMAIL", ""),
             member_role=os.environ["MEMBER_ROLE_NAME"],
             buyers=buyers,
+            teams=tuple(settings.limits().teams),
             inside=False,
         )
 

@@ -34,6 +34,7 @@ def doctor(
     from blockkeeper.aws.examination import examine
     from blockkeeper.aws.findings import stored_findings
     from blockkeeper.domain.doctor import Check, Severity, compare, merged
+    from blockkeeper.domain.doctor_report import label
 
     records = list(list_environments())
     if pk is not None and pk not in {record["PK"] for record in records}:
@@ -44,10 +45,14 @@ def doctor(
     findings = merged([*examination.findings, *(each for each in standing if pk is None or each.is_about(pk))])
     if json_:
         output.show_json([finding.as_json() for finding in findings])
-    elif findings:
-        _print(findings)
     else:
-        output.say(f"nothing found ({len(records) if pk is None else 1} enrolled, every check made)")
+        notes = [finding for finding in findings if finding.severity is Severity.NOTE]
+        if len(notes) < len(findings):
+            _print(findings[: len(findings) - len(notes)])
+        else:
+            output.say(f"nothing to mend ({len(records) if pk is None else 1} enrolled, every check made)")
+        for note in notes:
+            output.say(f"note: {label(note.subject)}: {note.problem} ({note.remedy})")
     if any(finding.severity in {Severity.ERROR, Severity.WARNING} for finding in findings):
         raise typer.Exit(REFUSED)
     if any(finding.check is Check.COULD_NOT_READ for finding in findings):

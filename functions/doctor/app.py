@@ -29,7 +29,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     now = parse_instant(event["time"])
     records = list(list_environments())
     examination = examine(_stack(), records, now)
-    changes = compare(stored_findings(), examination.findings, examination.unread)
+    told = [each for each in examination.findings if each.severity is not Severity.NOTE]
+    changes = compare(stored_findings(), told, examination.unread)
     by_pk = {record["PK"]: record for record in records}
     for pk in changes.records():
         # Told before it is written: after a crash in between it is told twice, never not at all.
@@ -57,5 +58,6 @@ def _stack() -> Stack:
         approvers=settings.approver_emails(),
         sender=os.environ["SENDER_EMAIL"],
         member_role=os.environ["MEMBER_ROLE_NAME"],
+        teams=tuple(settings.limits().teams),
         buyers={BUY_EXTENSION: os.environ["BUY_EXTENSION_ROLE"], BUY_BLOCK: os.environ["BUY_BLOCK_ROLE"]},
     )

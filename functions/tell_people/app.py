@@ -43,8 +43,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, int]:
     to_tell: dict[str, Callable[[], None]] = {}
     if detail_type not in FOR_THE_TOPIC_ONLY:
         mail = for_topic if detail_type == FINDINGS else outcome_mail(detail_type, detail, zone)
-        to_tell = {approver_id(approver): partial(send, approver, mail) for approver in approvers if "@" in approver}
-        if not to_tell:
+        to_tell = {approver_id(reader): partial(send, reader, mail) for reader in _readers(approvers)}
+        if not to_tell and not os.environ["SLACK_CHANNEL"]:
             log.warning("nobody was told", extra={"environment": detail.get("environment"), "event": detail_type})
             count("NobodyTold")
     to_tell[TOPIC] = partial(topic.publish, for_topic)
@@ -52,11 +52,15 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, int]:
 
 
 def _approvers(pk: str | None) -> tuple[tuple[str, ...], str]:
-    """A record's approvers and their time zone; what is about no record concerns those that the stack names."""
-    if pk is None:
-        return settings.approver_emails(), UTC_ZONE
-    environment = load_environment(pk)
-    return (environment.approvers, environment.time_zone) if environment else ((), UTC_ZONE)
+    """A record's approvers and their time zone; what is about none, or one that is gone, concerns those that the stack names."""
+    environment = None if pk is None else load_environment(pk)
+    return (environment.approvers, environment.time_zone) if environment else (settings.approver_emails(), UTC_ZONE)
+
+
+def _readers(approvers: tuple[str, ...]) -> list[str]:
+    """Whose mailboxes: the approvers', or those that the stack names when all of them are in Slack and no channel hears it."""
+    mailed = [approver for approver in approvers if "@" in approver]
+    return mailed if mailed or os.environ["SLACK_CHANNEL"] else list(settings.approver_emails())
 
 
 def _tell(key: str, to_tell: dict[str, Callable[[], None]], environment: str | None) -> dict[str, int]:

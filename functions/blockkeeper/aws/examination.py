@@ -49,6 +49,7 @@ class Stack:
         approvers: who is asked when a record names nobody.
         buyers: ARN of the role that may order in the stack's own account, by the action that it needs; None when one could not be
             learnt.
+        teams: those with a limit of their own, from `TeamLimits`.
         inside: whether the stack's own function looks; the roles in other accounts trust no person.
     """
 
@@ -58,6 +59,7 @@ class Stack:
     sender: str
     member_role: str
     buyers: Mapping[str, str] | None
+    teams: tuple[str, ...] = ()
     inside: bool = True
 
 
@@ -123,7 +125,7 @@ def examine(stack: Stack, records: Iterable[Record], now: datetime, only: str | 
     seen = _blocks(stack, examination, regions, replacing=any(each.replace for each in wanted))
     examination.add(doctor_records.two_records(environments))
     for environment in wanted:
-        examination.add(doctor_records.look_at_record(environment, stack.targets, now))
+        examination.add(doctor_records.look_at_record(environment, stack.targets, stack.teams, now))
         _look_at_block(stack, environment, seen, examination)
         _look_at_groups(environment, environments, seen, examination, now)
     _look_at_quotas(stack, wanted, seen, examination)

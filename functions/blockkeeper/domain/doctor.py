@@ -11,11 +11,15 @@ from itertools import groupby
 
 
 class Severity(StrEnum):
-    """How bad it is: `error` keeps a block from being used or extended, `warning` may, `unknown` could not be looked at."""
+    """How bad it is: `error` keeps a block from being used or extended, `warning` may, `unknown` could not be looked at.
+
+    A `note` is worth knowing and keeps nothing from working: the command shows it in a line, and nobody is mailed for it.
+    """
 
     ERROR = "error"
     WARNING = "warning"
     UNKNOWN = "unknown"
+    NOTE = "note"
 
 
 class Check(StrEnum):
@@ -44,6 +48,7 @@ class Check(StrEnum):
     EXTEND_UNTIL = "extend-until"
     LOOK_AHEAD = "look-ahead"
     CEILING = "ceiling"
+    TEAM = "team"
     NOT_IN_TARGETS = "not-in-targets"
     FOREIGN_OWNER = "foreign-owner"
     BLOCK_MISSING = "block-missing"
@@ -82,6 +87,7 @@ WHY: Mapping[Check, str] = {
     Check.EXTEND_UNTIL: "Nothing that ends later is bought, so the block ends at its present end.",
     Check.LOOK_AHEAD: "Money is bound long before it is needed, by as many questions or purchases one after the other.",
     Check.CEILING: "Extensions that cost what the last one did are not bought.",
+    Check.TEAM: "A team without a limit of its own may spend all of MonthlyLimit.",
     Check.NOT_IN_TARGETS: "Only Targets are swept: nobody looks at this block, its end passes unseen.",
     Check.FOREIGN_OWNER: "EC2 lets only the owner of a block extend it.",
     Check.BLOCK_MISSING: "Nothing can be done for a block that EC2 does not show.",

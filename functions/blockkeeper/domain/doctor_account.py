@@ -49,9 +49,9 @@ def quota(account: str, region: str, kind: str, vcpus: int, limit: float | None)
     subject = f"{account_subject(account, region)}/{kind}"
     name = quota_name(kind)
     if limit is None:
-        problem = f"the quota of family {kind} is unknown here: AWS's page names no code for it"
-        remedy = f"look for Concurrent ... Capacity Blocks under Service Quotas, Amazon EC2; one enrolled block has {vcpus} vCPUs"
-        yield finding(Check.QUOTA, subject, problem, remedy, Severity.UNKNOWN)
+        problem = f"the quota of family {kind} has no code on AWS's page, so it is not compared with the {vcpus} vCPUs of a block"
+        remedy = "look for Concurrent ... Capacity Blocks under Service Quotas, Amazon EC2"
+        yield finding(Check.QUOTA, subject, problem, remedy, Severity.NOTE)
     elif limit < vcpus:
         problem = f"{name} is {limit:g} vCPUs; one enrolled block has {vcpus}"
         remedy = (

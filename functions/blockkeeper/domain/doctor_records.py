@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
+from difflib import get_close_matches
 
 from blockkeeper.domain.calendar import overbooked
 from blockkeeper.domain.doctor import Check, Finding, Severity, finding, record_subject
@@ -18,8 +19,14 @@ from blockkeeper.domain.reservation import Reservation
 Target = tuple[str, str]
 
 
-def look_at_record(environment: Environment, targets: Collection[Target], now: datetime) -> Iterator[Finding]:
-    """All checks of a record that need nothing but the record."""
+def look_at_record(
+    environment: Environment, targets: Collection[Target], teams: Collection[str], now: datetime
+) -> Iterator[Finding]:
+    """All checks of a record that need nothing but the record and the stack's parameters.
+
+    Args:
+        teams: those that have a limit of their own.
+    """
     subject = record_subject(environment.pk)
     update = f"`blockkeeper enrol FILE --update` with it for {environment.pk}"
     if lacking := missing_policy(environment):
@@ -37,6 +44,13 @@ def look_at_record(environment: Environment, targets: Collection[Target], now: d
     if many := bought_in_a_row(environment):
         problem, _, remedy = many.partition(" (")
         yield finding(Check.LOOK_AHEAD, subject, problem, f"{remedy.removesuffix(')')}: {update}", Severity.WARNING)
+    if environment.team is not None and teams and environment.team not in teams:
+        near = get_close_matches(environment.team, teams, n=1)
+        problem = f"team is {environment.team}, which TeamLimits does not name" + (
+            f"; it has {near[0]}" if near else ""
+        )
+        remedy = f"add {environment.team}=AMOUNT to TeamLimits (`sam deploy`), or correct team: {update}"
+        yield finding(Check.TEAM, subject, problem, remedy, Severity.NOTE)
     if missing := missing_target(environment.region, environment.owner_id, environment.error, targets):
         named = ",".join(f"{account}:{region}" for account, region in targets)
         known = "" if environment.owner_id is None else f" of account {environment.owner_id}"

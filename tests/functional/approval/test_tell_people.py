@@ -5,8 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from approval_story import ID, START
+from approval_story import ID, PARAMETERS, START, Story
 from moto.sns.models import sns_backends
+
+from local.engine.world import World
 
 SAMPLE = Path(__file__).parents[3] / "events" / "blockkeeper-event.extension-confirmed.json"
 DETAIL = json.loads(SAMPLE.read_text())["detail"]
@@ -67,6 +69,34 @@ def test_a_block_without_anybody_to_tell_is_counted(story):
     assert story.world.failures == []
     assert story.world.logs.getvalue().count('"NobodyTold":[1.0]') == 2
     assert len(notices()) == 2, "whoever follows the topic hears all the same"
+
+
+@pytest.mark.parametrize(
+    ("enrolled", "environment"),
+    [([], "team-vision"), (["U024BE7LH"], "team-vision"), (["maria@example.com"], "gone")],
+    ids=["nobody", "only in Slack", "record gone"],
+)
+def test_what_the_records_approvers_cannot_read_is_mailed_to_those_of_the_stack(sandboxes, enrolled, environment):
+    with World(
+        START, parameters=PARAMETERS | {"ApproverEmails": "ops@example.com"}, schedules=False, sandboxes=sandboxes
+    ) as world:
+        story = Story(world).enrol(approvers=enrolled)
+        publish(story, "Extension Failed", environment=environment, reason="EC2 could not take the payment")
+        assert [mail.destinations["ToAddresses"] for mail in story.mails()] == [["ops@example.com"]]
+        assert "could not take the payment" in str(vars(story.mails()[0]))
+        assert "NobodyTold" not in story.world.logs.getvalue()
+
+
+def test_a_channel_in_slack_is_a_reader(sandboxes):
+    with World(
+        START,
+        parameters=PARAMETERS | {"SlackChannel": "C024BE91L", "SlackSecretName": "slack"},
+        schedules=False,
+        sandboxes=sandboxes,
+    ) as world:
+        story = Story(world).enrol(approvers=["U024BE7LH"])
+        publish(story, "Extension Failed")
+        assert "NobodyTold" not in story.world.logs.getvalue()
 
 
 def test_an_event_that_cannot_be_read_is_not_lost_silently(story):

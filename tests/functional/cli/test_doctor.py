@@ -34,7 +34,7 @@ def checks(cli, *words):
 
 def test_where_all_is_well_it_says_so_and_exits_0(sound):
     ran = sound("doctor")
-    assert (ran.code, ran.out) == (0, "nothing found (1 enrolled, every check made)\n")
+    assert (ran.code, ran.out) == (0, "nothing to mend (1 enrolled, every check made)\n")
     assert sound("doctor", "--json").json == []
 
 
@@ -76,12 +76,17 @@ def test_case_b18_what_may_not_be_read_is_said_and_exits_3(sound):
     assert sound("doctor").code == 1, "what is known to be wrong counts more"
 
 
-def test_a_family_without_a_quota_code_is_unknown_and_no_fault(cli):
+def test_a_family_without_a_quota_code_is_a_note_and_no_fault(cli):
     cli.block(instance_type="p6-b200.48xlarge")
     cli.enrol(instance_type="p6-b200.48xlarge")
     ran = cli("doctor", "--json")
     assert ran.code == 0
-    assert [(finding["check"], finding["severity"]) for finding in ran.json] == [("quota", "unknown")]
+    assert [(finding["check"], finding["severity"]) for finding in ran.json] == [("quota", "note")]
+    out = cli("doctor").out.splitlines()
+    assert out[0] == "nothing to mend (1 enrolled, every check made)"
+    assert [line.partition(": the quota of family p6-b200 has no code")[0] for line in out[1:]] == [
+        "note: 123456789012/us-east-1/p6-b200"
+    ]
 
 
 def test_nothing_is_changed_bought_or_stored(sound):

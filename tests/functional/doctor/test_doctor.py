@@ -139,7 +139,7 @@ def sound(story):
 def test_where_all_is_well_nothing_is_found_and_nobody_told(sound):
     answer = sound.look()
     assert answer == {
-        "found": {"error": 0, "warning": 0, "unknown": 0},
+        "found": {"error": 0, "warning": 0, "unknown": 0, "note": 0},
         "new": 0,
         "changed": 0,
         "mended": 0,
@@ -393,6 +393,17 @@ def test_a_record_of_an_account_that_was_dropped_from_targets_is_told_though_ano
     assert told[0]["remedy"].endswith(":us-east-1,222233334444:us-east-1`")
     sound.world.invoke("ListTargets", {"input": {}, "now": "2026-05-01T08:00:00Z"})
     assert '"NotInTargets":[1.0]' in sound.world.logs.getvalue()
+
+
+def test_a_note_is_counted_and_nobody_is_told(sandboxes):
+    with a_story(sandboxes, TeamLimits="vision=1000,speech=1000") as world:
+        story = Story(world)
+        story.block()
+        story.group()
+        story.enrol(team="visoin")
+        answer = story.look()
+        assert (answer["found"]["note"], answer["new"]) == (1, 0)
+        assert (story.told(), story.stored(), story.mails()) == ({}, set(), [])
 
 
 def test_two_records_on_one_block_are_worse_when_they_share_a_group(sound):

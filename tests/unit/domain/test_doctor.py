@@ -81,7 +81,7 @@ def test_a_sound_group_has_no_findings():
     assert look(replace(SETUP, hooks=(DRAIN,), tags=KUBERNETES, handler_rules=(QueueRule("r", "q", True),))) == []
 
 
-E, W, U = Severity.ERROR, Severity.WARNING, Severity.UNKNOWN
+E, W, U, N = Severity.ERROR, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,14 @@ def record(pk="team", **fields):
         ({"owner_id": "222233334444"}, [Check.NOT_IN_TARGETS]),
         ({"owner_id": "222233334444", "error": owned_elsewhere("222233334444")}, []),
         ({"extension_lookahead_days": 2}, [Check.LOOK_AHEAD]),
+        ({"team": "vision"}, []),
+        ({"team": "visoin"}, [Check.TEAM]),
         ({"extension_lookahead_days": 2, "extend_by_days": 2}, []),
         ({"extension_lookahead_days": 2, "extend_until": NOW + timedelta(days=30)}, []),
     ],
 )
 def test_a_record_alone(fields, expected):
-    assert [each.check for each in doctor_records.look_at_record(record(**fields), [HOME], NOW)] == expected
+    assert [each.check for each in doctor_records.look_at_record(record(**fields), [HOME], ["vision"], NOW)] == expected
 
 
 @pytest.mark.parametrize(
@@ -328,8 +330,8 @@ WELL = Mailing("us@example.com", sender_verified=True, sending=True, production=
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [(768.0, []), (767.0, [W]), (0.0, [W]), (None, [U])],
-    ids=["enough", "less", "none", "unknown"],
+    [(768.0, []), (767.0, [W]), (0.0, [W]), (None, [N])],
+    ids=["enough", "less", "none", "without a code"],
 )
 def test_the_quota_against_the_largest_block(limit, expected):
     assert [each.severity for each in doctor_account.quota(*HOME, "p5", 768, limit)] == expected
