@@ -24,6 +24,7 @@ import botocore.endpoint
 import botocore.handlers
 import botocore.retries.quota
 import botocore.session
+import botocore.useragent
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.hooks import HierarchicalEmitter
 from botocore.model import OperationModel
@@ -115,6 +116,8 @@ class World:
         )
         self.calls: list[AwsCall] = []
         """Every AWS call of the product, in order."""
+        self.on_call: list[Callable[[AwsCall], object]] = []
+        """Called with each of them before it is made."""
         self.call_faults = CallFaults()
         """What goes wrong with them."""
         self.events: list[Json] = []
@@ -289,6 +292,8 @@ class World:
         nth = self._made[service, model.name]
         call = AwsCall(self.engine.caller, service, model.name, copy.deepcopy(params), region, nth)
         self.calls.append(call)
+        for hook in self.on_call:
+            hook(call)
         self.call_faults.enter(call.site)
 
     def _put_events(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -427,6 +432,8 @@ def _hook_all_sessions() -> None:
         # what one world's faults used up must not change the next.
         botocore.endpoint.time = SimpleNamespace(sleep=lambda _: None)  # type: ignore[attr-defined]
         botocore.retries.quota.RetryQuota.acquire = lambda *_: True  # type: ignore[method-assign]
+        # Made anew for each call, and read by nobody here.
+        botocore.useragent.UserAgentString.to_string = lambda _: "botocore"  # type: ignore[method-assign]
         World._hooked = True
 
 

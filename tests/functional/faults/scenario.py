@@ -14,6 +14,7 @@ from local.engine.errors import ApiError
 from local.engine.world import ACCOUNT, World
 
 from .rules import People, broken_rules, groups_follow, ours, told, vote_of
+from .troubles import START, Task
 
 END = datetime(2026, 5, 4, 11, 30, tzinfo=UTC)
 BEGIN = END - timedelta(hours=6)
@@ -93,17 +94,21 @@ COURSES = {
 
 
 class Telling:
-    """One run of a course; `trouble` is put in, and what lasts of it is over after `LASTS`."""
+    """One run of a course; `trouble` strikes at its place, and what lasts of it is over after `LASTS`.
 
-    def __init__(self, course, trouble=None, sandboxes=WARM):
-        self._sandboxes = sandboxes
+    `fork` is called with each place when the story gets there first, and answers the trouble that strikes there, if any.
+    """
+
+    def __init__(self, course, trouble=None, sandboxes=WARM, fork=lambda _: None):
+        self._sandboxes, self._fork = sandboxes, fork
         self.course = course
         self.trouble = trouble
         self.people = People()
         self.limit = Decimal(6000 if course.room_for_one_of_two else 50000)
         self.struck_at = None
-        self.tasks = {}
-        """(state machine, state, lambda or states) of each task that ran, in order."""
+        self._has_struck = lambda: False
+        self.places = {}
+        """Where the story has been, in order: `Site`, `Task` or the start."""
         self._answered = set()
         self._started = self._due = 0
         self._wrong = []
@@ -117,8 +122,13 @@ class Telling:
             self.world = world
             self.story = Story(world)
             self._begin()
-            world.engine.on_task.append(self._note)
-            self._has_struck = (lambda: False) if self.trouble is None else self.trouble.put(self)
+            self._reach(START)
+            world.engine.on_task.append(
+                lambda call: self._reach(
+                    Task(call.execution.machine.key, call.state, call.resource.split(":")[5]), call
+                )
+            )
+            world.on_call.append(lambda call: self._reach(call.site))
             world.start("DetectExpiry", {})
             undrained = None
             while world.now() < self._until() and not self._is_settled():
@@ -141,9 +151,7 @@ class Telling:
         running = any(each.status == "RUNNING" for each in self.world.engine.executions.values())
         if self.course.replaced and self.course.groups:
             # From there on it is scale-groups' work, for hours: it arranges what begins with the new block.
-            running = not any(
-                state == "Scale the groups" for machine, state, _ in self.tasks if machine == "ReplaceBlock"
-            )
+            running = Task("ReplaceBlock", "Scale the groups", "states") not in self.places
         reached = self.story.end() > END or bool(self._handed_over()) or (self.course.groups and bool(self._new()))
         return reached and over and not running and not self._due
 
@@ -197,8 +205,15 @@ class Telling:
             buyer = "BuyBlock" if self.course.replaced else "BuyExtension"
             self.world.call_faults.plan("crash_after", INTENT._replace(caller=buyer), "attempt")
 
-    def _note(self, call):
-        self.tasks[call.execution.machine.key, call.state, call.resource.split(":")[5]] = True
+    def _reach(self, place, call=None):
+        """The story is at a place; the first time something may go wrong there."""
+        if place in self.places or (isinstance(place, Site) and place.caller not in self.world.template.functions):
+            return
+        self.places[place] = True
+        self.trouble = self._fork(place) or self.trouble
+        if self.trouble is not None and self.trouble.place == place:
+            self.struck_at = self.world.now()
+            self._has_struck = self.trouble.strike(self, call)
 
     def later(self, after, happens):
         """Something happens by itself after a while."""
@@ -282,10 +297,6 @@ class Telling:
     # -- the trouble
 
     def _the_trouble_ends(self):
-        if self.trouble is None:
-            return
-        if self.struck_at is None and self._has_struck():
-            self.struck_at = self.world.now()
         if self.struck_at is not None and self.world.now() >= self.struck_at + LASTS:
             self.world.call_faults.planned.clear()
             self.world.engine.calm()
@@ -307,7 +318,7 @@ class Telling:
             )
         if not extended and not self._new() and not told(self.story):
             wrong.append("the block ended as it was, and nobody was told")
-        if self.trouble is not None and self.struck_at is None:
+        if self.trouble is not None and not self._has_struck():
             wrong.append("the fault never struck: the matrix has an empty scenario")
         return wrong
 

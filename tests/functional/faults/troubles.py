@@ -1,4 +1,4 @@
-"""What can go wrong, once or for as long as it lasts. Which calls and states there are is read off a run in which nothing does."""
+"""What can go wrong, once or for as long as it lasts. Which calls and states there are shows as a course is told."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from typing import NamedTuple
 from local.engine.call_faults import Site
 from local.engine.errors import ApiError
 from local.engine.world import ACCOUNT
-
-from .scenario import COURSES, Telling
 
 # (kind, lasting). What is left out is the same thing for who meets it: for a read an error after its effect is one before, and
 # 500 and throttling are both repeated by the SDK until the call fails; a crash before a read is a Lambda timeout without the wait.
@@ -25,7 +23,7 @@ WRITTEN_BY_A_BUYER = (
 )
 # A call in a course that takes another way through the buyer: another step of the ledger.
 STEPS = (("crash_after", False),)
-# Functions that nothing which buys waits for, and those of the question. They may make nothing worse.
+# Functions that nothing which buys waits for. They may make nothing worse.
 ELSEWHERE_READ = (("denied", True),)
 ELSEWHERE_WRITTEN = (*ELSEWHERE_READ, ("crash_after", False))
 _READS = ("Get", "Query", "Describe", "List")
@@ -34,6 +32,7 @@ BUYERS = ("BuyExtension", "BuyBlock")
 WORKFLOW = (
     *BUYERS, "LoadBlock", "SearchOfferings", "RecordExtension", "CheckExtension",
     "SearchBlocks", "RecordReplacement", "CheckBlock", "EnrolBlock", "PointGroups",
+    "AskApprovers", "DecideApproval", "CloseApproval",
 )  # fmt: skip
 # How Step Functions names that it could not have a function run, or a nested workflow started (its guide, "Handling errors").
 _NOT_INVOKED = {
@@ -50,32 +49,35 @@ _NOT_INVOKED = {
 }
 
 
-class Scenario(NamedTuple):
-    """A course and the one thing that goes wrong on it."""
+class Task(NamedTuple):
+    """A task of a workflow: a place in the story, as a `Site` is."""
 
-    course: str
-    trouble: "CallTrouble | StateTrouble | Moment | Skew"
+    machine: str
+    state: str
+    service: str
+    """What it calls: lambda, or states for a nested workflow."""
 
-    @property
-    def name(self):
-        return f"{self.course}-{self.trouble}"
+
+START = "start"
+"""The place before everything."""
 
 
 @dataclass(frozen=True)
 class CallTrouble:
     """An AWS call fails; see `local/engine/call_faults.py`."""
 
-    site: Site
+    place: Site
     kind: str
     lasting: bool
 
     def __str__(self):
-        return f"{self.site}-{self.kind}-{'lasting' if self.lasting else 'once'}"
+        return f"{self.place}-{self.kind}-{'lasting' if self.lasting else 'once'}"
 
-    def put(self, telling):
+    def strike(self, telling, _):
+        """Let it go wrong, now that the story is there; answers a function that says whether it has."""
         # What took effect unheard meets itself when the SDK asks again; the rest has to outlast the SDK to be seen at all.
-        once = "attempt" if self.kind.endswith("_after") and not _reads(self.site) else "call"
-        fault = telling.world.call_faults.plan(self.kind, self.site, "lasting" if self.lasting else once)
+        once = "attempt" if self.kind.endswith("_after") and not _reads(self.place) else "call"
+        fault = telling.world.call_faults.plan(self.kind, self.place, "lasting" if self.lasting else once)
         return lambda: fault.strikes > 0
 
 
@@ -83,19 +85,18 @@ class CallTrouble:
 class StateTrouble:
     """Step Functions cannot make a task's call, or does not hear its answer."""
 
-    state: str
-    service: str
+    place: Task
     kind: str
     lasting: bool
 
     def __str__(self):
-        state = self.state.replace(" ", "_")
-        return f"{state}.{self.service}-{self.kind}-{'lasting' if self.lasting else 'once'}"
+        state = self.place.state.replace(" ", "_")
+        return f"{state}.{self.place.service}-{self.kind}-{'lasting' if self.lasting else 'once'}"
 
-    def put(self, telling):
-        when, error = _NOT_INVOKED[self.service][self.kind]
+    def strike(self, telling, _):
+        when, error = _NOT_INVOKED[self.place.service][self.kind]
         engine = telling.world.engine
-        engine.crash(self.state, when=when, error=error, times=None if self.lasting else 1)
+        engine.crash(self.place.state, when=when, error=error, times=None if self.lasting else 1)
         crash = engine._crashes[-1]
         return lambda: crash.seen > 0
 
@@ -104,24 +105,16 @@ class StateTrouble:
 class Moment:
     """Something happens just as a workflow that buys makes a call."""
 
-    machine: str
-    state: str
+    place: Task
     kind: str
     lasting: bool = False
 
     def __str__(self):
-        return f"{self.state.replace(' ', '_')}-{self.kind}"
+        return f"{self.place.state.replace(' ', '_')}-{self.kind}"
 
-    def put(self, telling):
-        done = []
-
-        def entered(call):
-            if call.state == self.state and call.execution.machine.key == self.machine and not done:
-                done.append(call)
-                MOMENTS[self.kind](telling, call)
-
-        telling.world.engine.on_task.append(entered)
-        return lambda: bool(done)
+    def strike(self, telling, call):
+        MOMENTS[self.kind](telling, call)
+        return lambda: True
 
 
 @dataclass(frozen=True)
@@ -129,13 +122,14 @@ class Skew:
     """Step Functions' and API Gateway's clocks are off from EC2's, all the time."""
 
     minutes: int
+    place: str = START
     kind: str = "skew"
     lasting: bool = False
 
     def __str__(self):
         return f"clock{self.minutes:+d}min"
 
-    def put(self, telling):
+    def strike(self, telling, _):
         telling.world.engine.skew = timedelta(minutes=self.minutes)
         return lambda: True
 
@@ -238,40 +232,41 @@ def _moments(machine, state):
     return [kind for kind in MOMENTS if kind not in only.values() or kind == only[machine]]
 
 
-def scenarios():
-    """Every scenario, read off a run of each course in which nothing goes wrong."""
-    found, seen = [], set()
-    for course in COURSES.values():
-        telling = Telling(course)
-        wrong = telling.run()
-        assert not wrong, f"{course.name} goes wrong without any fault: {wrong}"
-        found += [Scenario(course.name, trouble) for trouble in _troubles(telling, seen)]
-    return found
+class Matrix:
+    """What is to go wrong at each place; told course by course, what is the same in an earlier course is left out."""
+
+    def __init__(self):
+        self._seen = set()
+
+    def troubles(self, course, place):
+        """What may go wrong now that a course has come to a place for the first time."""
+        new = place not in self._seen
+        self._seen.add(place)
+        if place == START:
+            return [
+                Skew(minutes) for minutes in (-5, 5) if course.name in ("policy", "approved", "new", "new_approved")
+            ]
+        if isinstance(place, Task):
+            return list(_of_task(place)) if new and not (place.machine not in BUYING and self._bought_in(place)) else []
+        return [CallTrouble(place, kind, lasting) for kind, lasting in (_kinds(place) if new else _steps(place))]
+
+    def _bought_in(self, task):
+        return any(Task(machine, task.state, task.service) in self._seen for machine in BUYING)
 
 
-def _troubles(telling, seen):
-    functions = telling.world.template.functions
-    for site in dict.fromkeys(call.site for call in telling.world.calls if call.caller in functions):
-        kinds = _kinds(site)
-        if site in seen:
-            # The same call, but another step of the ledger: this course has taken another way.
-            steps = site.caller in BUYERS and site.operation.startswith(("Transact", "Purchase"))
-            kinds = STEPS if steps else ()
-            kinds += (("overtaken", False),) if steps and site.operation.startswith("Purchase") else ()
-        seen.add(site)
-        yield from (CallTrouble(site, kind, lasting) for kind, lasting in kinds)
-    for machine, state, service in telling.tasks:
-        elsewhere = machine not in BUYING
-        if (machine, state) in seen or (elsewhere and any((other, state) in seen for other in BUYING)):
-            continue
-        seen.add((machine, state))
-        if elsewhere:
-            yield StateTrouble(state, service, "denied", lasting=True)
-            continue
-        yield from (StateTrouble(state, service, kind, lasting=kind == "denied") for kind in _NOT_INVOKED[service])
-        yield from (Moment(machine, state, kind) for kind in _moments(machine, state))
-    if telling.course.name in ("policy", "approved", "new", "new_approved"):
-        yield from (Skew(minutes) for minutes in (-5, 5))
+def _of_task(task):
+    if task.machine not in BUYING:
+        yield StateTrouble(task, "denied", lasting=True)
+        return
+    yield from (StateTrouble(task, kind, lasting=kind == "denied") for kind in _NOT_INVOKED[task.service])
+    yield from (Moment(task, kind) for kind in _moments(task.machine, task.state))
+
+
+def _steps(site):
+    """The same call, but another step of the ledger: the course has taken another way."""
+    if site.caller not in BUYERS or not site.operation.startswith(("Transact", "Purchase")):
+        return ()
+    return (*STEPS, ("overtaken", False)) if site.operation.startswith("Purchase") else STEPS
 
 
 def _kinds(site):
