@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from blockkeeper.domain.approval import BY_POLICY
 from blockkeeper.domain.deadlines import EARLIEST_EXTENSION, Deadlines
 from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant, parse_instant
@@ -86,7 +87,8 @@ def refusal(
         return Refusal(too_long)
     if not environment.require_approval:
         return None
-    no = used_up(approval, ledger_id, live=live) or approval_refusal(approval, offering, reservation_id, deadlines.end)
+    no = used_up(approval, ledger_id, live=live)
+    no = no or approval_refusal(approval, offering, reservation_id, deadlines.end) or too_few(approval, environment)
     return None if no is None else Refusal(no)
 
 
@@ -97,6 +99,18 @@ def used_up(approval: Mapping[str, Any] | None, ledger_id: str, *, live: bool) -
     if live and approval is not None and approval.get("dry_run") is True:
         return "the question was asked while PurchaseMode was dry-run, so its yes moves no money; start it by hand to ask again"
     return None
+
+
+def too_few(approval: Mapping[str, Any] | None, environment: Environment) -> str | None:
+    """Why an APPROVED approval does not count by the record as it is now: `quorum` may have been raised since it was asked.
+
+    What the policy decided itself when nobody answered in time counts as it is.
+    """
+    given = approval or {}
+    yes = max(1, list((given.get("votes") or {}).values()).count("approve"))
+    if yes >= environment.quorum or given.get("decided_by") == BY_POLICY:
+        return None
+    return f"quorum is {environment.quorum} now, and {yes} said yes when it was less; start it by hand to ask again"
 
 
 def approvers_of(approval: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from blockkeeper.domain.money import UnreadableFeeError, format_usd, parse_usd
 from blockkeeper.domain.new_block import BlockReconciliation, NewBlock, Wanted
 from blockkeeper.domain.next_move import Move, NextMove
 from blockkeeper.domain.outcome import Outcome
-from blockkeeper.domain.purchase_policy import Refusal, none_fits, used_up
+from blockkeeper.domain.purchase_policy import Refusal, none_fits, too_few, used_up
 from blockkeeper.domain.reservation import WAITING_STATES, Reservation
 
 # Ends of extend-block after which a new block is searched. A person's no, a policy that forbids, a budget that is spent, a payment
@@ -197,7 +197,8 @@ def block_refusal(
         return Refusal(f"{format_usd(block.fee)} is above replace.max_upfront_fee {limit}")
     if not environment.require_approval:
         return None
-    no = used_up(approval, ledger_id, live=live) or block_approval_refusal(approval, block, old.reservation_id, end)
+    no = used_up(approval, ledger_id, live=live)
+    no = no or block_approval_refusal(approval, block, old.reservation_id, end) or too_few(approval, environment)
     return None if no is None else Refusal(no)
 
 

@@ -127,6 +127,10 @@ def ours(story, people):
     return [*map(_extension, extensions), *_new_blocks(story)]
 
 
+def _by_hand(people):
+    return {each.offering_id: each for each in map(_extension, people.by_hand)}
+
+
 def _extension(each):
     offering = each.offering
     return Bought(
@@ -145,10 +149,12 @@ def _new_blocks(story):
         for block in blocks[key]:
             call = next(call for call in taken if call.at == block.created)
             offering = story.world.market.offerings._shown[call.params["CapacityBlockOfferingId"]]
+            # As it was sold: it may have been extended since.
+            start, sold_until = offering.supply.start, offering.supply.end
             reservation_id, end, _ = key.split("#")
             yield Bought(
                 key, block, offering.offering_id, Decimal(offering.fee), block.created, block.state == "payment-failed",
-                reservation_id, instant(end), (block.end - block.start) / timedelta(hours=1), block.end, block.start,
+                reservation_id, instant(end), (sold_until - start) / timedelta(hours=1), sold_until, start,
                 block.availability_zone,
             )  # fmt: skip
 
@@ -290,7 +296,8 @@ def _misfit(bought, policy, rules):
 def _ledger_and_ec2(story, people, *, final, tended):
     """Rule 3: an entry says what EC2 shows, and every order of ours has its entry."""
     entries = {entry["id"]: entry for entry in story.items("purchase")}
-    taken = {}
+    # What somebody bought in the console under the very offering that we had ordered cannot be told from our own order.
+    taken = _by_hand(people)
     for each in ours(story, people):
         entry = entries.get(each.key)
         if entry is None or entry["state"] in ("INTENT", "REFUSED") or entry["offering_id"] != each.offering_id:
@@ -313,7 +320,7 @@ def _ledger_and_ec2(story, people, *, final, tended):
 def _budget(story, people, *, limit):
     """What is reserved is what was bought, or may have been."""
     least, most = Counter(), Counter()
-    taken = {each.offering_id: each for each in ours(story, people)}
+    taken = _by_hand(people) | {each.offering_id: each for each in ours(story, people)}
     for entry in story.items("purchase"):
         if entry["state"] == "REFUSED":
             continue

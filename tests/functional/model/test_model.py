@@ -670,7 +670,11 @@ WALKS = {
     "approval is wanted at last": lambda w: w.something_happens_just_before(happens="approval is wanted"),
     "the ceiling is lowered at last": lambda w: w.something_happens_just_before(happens="the ceiling is lowered"),
     "it shall end sooner at last": lambda w: w.something_happens_just_before(happens="it shall end sooner"),
+    "two must agree at last": lambda w: w.something_happens_just_before(happens="two must agree", asked=True),
     "dry run at last": lambda w: w.something_happens_just_before(happens="dry run"),
+    "an order that was lost is bought by hand": lambda w: w.an_order_fails(
+        step="order", fault="timeout_before", then="bought by hand"
+    ),
     "a new block beside a late extension": lambda w: w.an_order_shows_late(lost=False, then="the other way by hand"),
     "new: a crash at the order": lambda w: w.an_order_fails(way="replace", step="order", fault="crash_before"),
     "new: a lost order is wanted again": lambda w: w.an_order_shows_late(way="replace", then="started by hand"),

@@ -131,6 +131,14 @@ def test_a_yes_to_a_question_of_a_dry_run_moves_no_money():
     assert refused(APPROVAL | {"dry_run": False}) is None
 
 
+def test_a_quorum_that_was_raised_since_binds():
+    one, two = {"votes": {"ann@example.com": "approve"}}, {"votes": {"ann@example.com": "approve", "bob@x": "approve"}}
+    approvers = ["ann@example.com", "bob@x"]
+    assert "quorum is 2 now, and 1 said yes" in refused(APPROVAL | one, quorum=2, approvers=approvers)
+    assert refused(APPROVAL | two, quorum=2, approvers=approvers) is None
+    assert refused(APPROVAL | one | {"decided_by": "policy:on_timeout"}, quorum=2, approvers=approvers) is None
+
+
 def test_what_policy_and_approval_allow_is_allowed():
     assert refused() is None
     assert refused(None, require_approval=False) is None

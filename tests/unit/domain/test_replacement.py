@@ -225,6 +225,12 @@ def test_case_b16_a_yes_to_anything_else_is_none(fields):
     assert refused(approval(**fields)) is not None
 
 
+def test_a_quorum_that_was_raised_since_binds():
+    one = approval(votes={"ann@example.com": "approve"})
+    assert "quorum is 2 now" in (refused(one, quorum=2) or "")
+    assert refused(one, quorum=1) is None
+
+
 def test_case_b16_no_yes_is_none():
     assert "there is no approval" in (refused({}) or "")
 
