@@ -12,8 +12,9 @@ from blockkeeper.domain.calendar import fingerprint, overbooked
 from blockkeeper.domain.environment import Environment, Kind
 from blockkeeper.domain.instants import format_instant, parse_instant
 from blockkeeper.domain.reservation import Reservation
+from blockkeeper.settings import own_targets
 from blockkeeper.telemetry import count, handler, log
-from scale_groups.arrange import Arranged, Enrolled, Services, again, arrange_all, next_check
+from scale_groups.arrange import Arranged, Enrolled, Services, again, arrange_all, elsewhere, next_check
 
 # After so long a leftover that is nowhere to be found is forgotten: an account that is not swept any more cannot disarm it.
 LEFTOVER_KEPT = timedelta(days=2)
@@ -39,6 +40,11 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     reservation = None if environment is None else enrolled.block(environment)
     named = (left or {}).get("groups") or ()
     results = arrange_all(environment, event["reservation_id"], named, enrolled, Services(region, account))
+    theirs: set[str] = set()
+    if environment is not None:
+        beside = [other for other, place in own_targets() if place == region and other != account]
+        theirs = elsewhere(environment, [result.group for result in results if result.absent], region, beside)
+        results = [result for result in results if not (result.absent and result.group in theirs)]
     changes = [change for result in results for change in result.changes]
     if changes:
         end = None if reservation is None else format_instant(reservation.end)
@@ -46,8 +52,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         bus.publish("Groups Scaled", {**facts, "end_date": end, "changes": changes})
     if busy := [problem for result in results if result.busy for problem in result.problems]:
         raise GroupBusyError("; ".join(busy))
-    if environment is not None:
-        _record(environment, reservation, results)
+    if environment is not None and (results or not theirs):
+        _record(environment, reservation, results, whole=not theirs)
     if left is not None:
         _forget(left, results, account, now)
     count("GroupsNotArranged", sum(not (result.arranged or result.pending) for result in results))
@@ -64,14 +70,18 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     return answer if look is None else {**answer, "again": look}
 
 
-def _record(environment: Environment, reservation: Reservation | None, results: list[Arranged]) -> None:
-    """Note on the record what stands and what a person must mend."""
+def _record(environment: Environment, reservation: Reservation | None, results: list[Arranged], *, whole: bool) -> None:
+    """Note on the record what stands and what a person must mend.
+
+    Args:
+        whole: these are all groups of the record; others are arranged where they are.
+    """
     problems = [problem for result in results for problem in result.problems]
     armed = None
     followed = {group.label for group in environment.groups if group.kind is Kind.AUTO_SCALING_GROUP}
     if reservation is not None:
         problems += [text] if (text := overbooked(environment, reservation)) else []
-        if all(result.arranged for result in results):
+        if whole and all(result.arranged for result in results):
             armed = fingerprint(environment, reservation)
     if armed is None:
         followed |= set(environment.groups_followed)

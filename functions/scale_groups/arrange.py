@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -11,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from blockkeeper.aws import ec2
 from blockkeeper.aws.auto_scaling import HANDLER_TAG, OWN_HOOK, OWN_VALUE, AutoScaling
 from blockkeeper.aws.environments import list_environments
-from blockkeeper.aws.group_errors import GroupBusyError, GroupChangingError, GroupRefusedError
+from blockkeeper.aws.group_errors import GroupBusyError, GroupChangingError, GroupMissingError, GroupRefusedError
 from blockkeeper.aws.look import Look, Service
 from blockkeeper.domain.calendar import (
     MISSING_FOR,
@@ -47,6 +48,7 @@ class Arranged:
 
     Attributes:
         arranged: everything that was planned stands, and was read back.
+        absent: the account has no such group.
         pending: the service is carrying out a change, ours or another; the next look sees whether it stands.
         busy: the service asked for patience; the same may be tried again at once.
         check_at, look_at: as in `Plan`.
@@ -56,6 +58,7 @@ class Arranged:
 
     group: str
     arranged: bool = False
+    absent: bool = False
     pending: bool = False
     busy: bool = False
     sizes: str | None = None
@@ -128,6 +131,18 @@ class Services:
         from blockkeeper.aws.batch import ComputeEnvironments
 
         return ComputeEnvironments(self._region, self._account)
+
+    def have(self, group: Group) -> bool:
+        """Whether the account has a group, however it is."""
+        if group.kind is Kind.AUTO_SCALING_GROUP:
+            return group.label in self.scaling.groups([group.label])
+        try:
+            self.of(group.kind).look(group)
+        except GroupMissingError:
+            return False
+        except GroupRefusedError:
+            return True
+        return True
 
 
 class Enrolled:
@@ -248,7 +263,7 @@ def arrange_all(
     names |= scaling.groups_with([name for each in ids for name in action_names(each)])
     groups = scaling.groups(names)
     results = [
-        _arrange(groups[name], enrolled, scaling, now) if name in groups else _refused(name, NO_GROUP)
+        _arrange(groups[name], enrolled, scaling, now) if name in groups else _refused(name, NO_GROUP, absent=True)
         for name in sorted(names)
         if name in groups or name in named
     ]
@@ -256,8 +271,22 @@ def arrange_all(
     return results + [_arrange_by_looking(group, enrolled, services.of(group.kind)) for group in looked_at]
 
 
-def _refused(group: str, problem: str) -> Arranged:
-    result = Arranged(group)
+def elsewhere(environment: Environment, absent: Collection[str], region: str, others: Iterable[str]) -> set[str]:
+    """Those of a record's groups that are absent here and that another account has which sees the block, too.
+
+    The groups of a shared block are in the account that uses it, and that account arranges them. One that cannot be read has none.
+    """
+    found: set[str] = set()
+    for account in others if absent else ():
+        with suppress(*_ONE_GROUPS_OWN):
+            if _read_or_none(environment.capacity_block_id, region, account) is not None:
+                services = Services(region, account)
+                found |= {each.label for each in environment.groups if each.label in absent and services.have(each)}
+    return found
+
+
+def _refused(group: str, problem: str, *, absent: bool = False) -> Arranged:
+    result = Arranged(group, absent=absent)
     result.problem(problem)
     return result
 
@@ -351,6 +380,7 @@ def _arrange_by_looking(group: Group, enrolled: Enrolled, service: Service) -> A
                 result.sizes, result.instances = str(look.facts.sizes), look.facts.instances
         _note_pending(plan, look, result, now)
     except _ONE_GROUPS_OWN as error:
+        result.absent = isinstance(error, GroupMissingError)
         result.busy = not isinstance(error, (GroupRefusedError, UnreadableReservationError))
         result.problem(str(error))
     return result

@@ -8,7 +8,7 @@ updates"). Source: AWS Batch User Guide and API reference.
 from typing import Any
 
 from blockkeeper.aws.clients import client
-from blockkeeper.aws.group_errors import GroupChangingError, GroupRefusedError, refusals
+from blockkeeper.aws.group_errors import GroupChangingError, GroupMissingError, GroupRefusedError, refusals
 from blockkeeper.aws.look import Look
 from blockkeeper.domain.calendar import GroupFacts, Sizes
 from blockkeeper.domain.environment import Group, Kind
@@ -69,7 +69,7 @@ class ComputeEnvironments:
         with refusals():
             found = self._client.describe_compute_environments(computeEnvironments=[name])["computeEnvironments"]
         if not found:
-            raise GroupRefusedError(
+            raise GroupMissingError(
                 "is no compute environment of this account and Region (correct batch_compute_environment)"
             )
         entry: dict[str, Any] = found[0]

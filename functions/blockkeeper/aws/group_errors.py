@@ -29,6 +29,10 @@ class GroupRefusedError(Exception):
     """The service refuses the call, or would: the message has its code and the reason."""
 
 
+class GroupMissingError(GroupRefusedError):
+    """There is no such group in the account and Region."""
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
     """Turn botocore's errors into the two that callers tell apart; access denied and all else is a refusal that names its code."""
@@ -40,7 +44,7 @@ def refusals() -> Iterator[None]:
         message = f"{error.operation_name}: {code}: {error.response['Error'].get('Message', '')}"
         if code in BUSY_CODES or status >= 500:  # noqa: PLR2004 - HTTP's server errors
             raise GroupBusyError(message) from error
-        raise GroupRefusedError(message) from error
+        raise (GroupMissingError if code == "ResourceNotFoundException" else GroupRefusedError)(message) from error
     except BotoCoreError as error:
         raise GroupBusyError(str(error)) from error
 

@@ -18,7 +18,11 @@ SCHEDULED = "Scheduled Event"
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """`name` is ``delivered``, ``warning``, ``interruption``, ``purchase``, ``schedule`` or ``unknown``; `kind` its own word."""
+    """`name` is ``delivered``, ``warning``, ``interruption``, ``purchase``, ``schedule`` or ``unknown``; `kind` its own word.
+
+    `account` and `region` are where it happened, None where all targets are to be looked at: a schedule's event names the
+    stack's own, which say nothing of blocks.
+    """
 
     name: str
     kind: str
@@ -43,5 +47,5 @@ def read_trigger(event: Any) -> Trigger:
     elif kind == PURCHASE:
         name = "purchase"
     else:
-        name = "schedule" if not kind or kind == SCHEDULED else "unknown"
+        return Trigger("schedule" if not kind or kind == SCHEDULED else "unknown", str(kind), None, None)
     return Trigger(name, str(kind), event.get("account"), event.get("region"))

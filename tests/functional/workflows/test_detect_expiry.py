@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from local.engine.world import ACCOUNT
+
 from .conftest import END
 
 HOUR = timedelta(hours=1)
@@ -37,6 +39,14 @@ def test_a_block_that_is_not_due_is_mirrored_and_then_left_alone(live):
     sweep(live)
     assert live.record() == record
     assert live.world.executions("ExtendBlock") == []
+
+
+@pytest.mark.parametrize("kind", ["Scheduled Event", "Capacity Block Renamed"])
+def test_the_schedule_and_what_is_not_understood_look_at_every_target_though_they_name_an_account_b01(
+    two_regions, kind
+):
+    event = {"source": "aws.scheduler", "detail-type": kind, "account": ACCOUNT, "region": "us-east-1", "detail": {}}
+    assert [each["region"] for each in sweep(two_regions, event).output] == ["us-east-1", "us-west-2"]
 
 
 def test_a_sweep_reads_once_and_writes_only_what_changed(live):
