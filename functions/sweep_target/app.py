@@ -62,18 +62,18 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 def _save(write: Write, target: Target, now: str) -> None:
     environment = write.environment
-    if write.began_expiring:
+    if write.event is not None:
         # Told before it is written: after a crash in between it is told twice, never not at all.
+        detail_type, facts = write.event
         bus.publish(
-            "Block Expiring",
+            detail_type,
             {
                 "environment": environment.pk,
                 "reservation_id": environment.capacity_block_id,
                 "account": target.account,
                 "region": target.region,
-                "end_date": write.end_date,
-                "reason": write.reason,
                 "now": now,
+                **facts,
             },
         )
     asked = environment.status is Status.EXTENSION_APPROVAL_REQUIRED or asks(environment)

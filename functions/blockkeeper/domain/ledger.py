@@ -96,7 +96,7 @@ def reconcile(
     """
     sent = purchase if purchase is not None and purchase.state in SENT_STATES else None
     found = extension_from(extensions, end)
-    found_ours = found is not None and sent is not None and found.offering_id == sent.offering_id
+    found_ours = found is not None and sent is not None and _is_ours(found, sent)
     moved = reservation.end != end
     if found is not None and found.status != FAILED:
         if found_ours:
@@ -149,7 +149,7 @@ def settlement(
     if purchase.state not in SENT_STATES or purchase.payment is not None:
         return None
     shown = tuple(extensions)
-    ours = extension_from((each for each in shown if each.offering_id == purchase.offering_id), end)
+    ours = extension_from((each for each in shown if _is_ours(each, purchase)), end)
     payment = ours if ours is not None and ours.status in LAST_WORDS else None
     if purchase.state is PurchaseState.BOUGHT and payment is None:
         return None
@@ -164,6 +164,13 @@ def settlement(
         text = "EC2 shows somebody else's extension from the same end as paid, so ours was not taken"
         return Settlement(PurchaseState.REFUSED, text)
     return None
+
+
+def _is_ours(extension: Extension, sent: Purchase) -> bool:
+    """Whether an extension can be what we ordered: somebody may buy the same offering later, when no call of ours can be running."""
+    if extension.offering_id != sent.offering_id:
+        return False
+    return extension.purchased is None or sent.sent_at is None or extension.purchased <= sent.sent_at + LIVES
 
 
 def _nobody_calls(purchase: Purchase, now: datetime) -> bool:

@@ -36,6 +36,11 @@ def replacement_name(reservation_id: str, end: datetime) -> str:
     return f"{extension_name(reservation_id, end)[:72]}-replace"
 
 
+def found_replacement_name(reservation_id: str, end: datetime) -> str:
+    """Name of the execution that goes on with a new block which EC2 showed late: ``cr-0a1-20260504T1130Z-replace-found``."""
+    return f"{extension_name(reservation_id, end)[:66]}-replace-found"
+
+
 def ledger_id(reservation_id: str, end: datetime) -> str:
     """Key of the one purchase for a block and an end: ``cr-0a1#2026-05-04T11:30:00Z``."""
     return f"{reservation_id}#{format_instant(end)}"

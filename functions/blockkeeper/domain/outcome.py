@@ -31,6 +31,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+# Ends that leave an order behind which EC2 may carry out yet: it does not tell, or takes the payment later than it says.
+LEFT_BEHIND = frozenset({Outcome.UNKNOWN, Outcome.PAYMENT_FAILED})
+
+
 @dataclass(frozen=True, slots=True)
 class Consequence:
     """What an outcome does to the record and the bus; `error` says whether the record shows the reason as an error."""

@@ -9,8 +9,17 @@ from blockkeeper.domain.calendar import scaling_due
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.expiry import Action, Decision, decide, missing_target
-from blockkeeper.domain.instants import format_instant
-from blockkeeper.domain.names import extension_name, leftover_name, replacement_name, scaling_name
+from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.names import (
+    block_ledger_id,
+    extension_name,
+    found_replacement_name,
+    leftover_name,
+    replacement_name,
+    scaling_name,
+)
+from blockkeeper.domain.new_block import PAID_STATES
+from blockkeeper.domain.outcome import LEFT_BEHIND, Outcome
 from blockkeeper.domain.replacement import replacement_due
 from blockkeeper.domain.reservation import (
     Reservation,
@@ -35,15 +44,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """New values of a record; `changes` are the mirrored fields that differ, as the record stores them."""
+    """New values of a record; `changes` are the mirrored fields that differ, as the record stores them.
+
+    `event` is what is to be told before: a detail-type, and what its detail says beside the block.
+    """
 
     environment: Environment
     status: Status
     error: str | None
-    reason: str
     changes: Mapping[str, Any]
-    end_date: str | None
-    began_expiring: bool
+    event: tuple[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -79,7 +89,9 @@ def sweep(
     result = Sweep()
     watched = now + period + SWEEP_LATENESS
     blocks = _blocks(entries, target.region, result)
-    enrolled = set()
+    records, enrolled = list(records), set()
+    ids = {record.get("capacity_block_id") for record in records}
+    new = {block.purchase: block for block in blocks.values() if block.purchase and block.reservation_id not in ids}
     for record in records:
         if record.get("region") != target.region:
             continue
@@ -93,6 +105,7 @@ def sweep(
                 )
             elif _ours_to_miss(environment, target):
                 _missing(target, environment, result, now)
+            result.starts += _found_late(target, environment, new)
         except Exception as error:  # noqa: BLE001 - whatever somebody wrote by hand, the others go on (design rule 4)
             result.unreadable.append(f"record {record.get('PK')}: {type(error).__name__}: {error}")
     result.starts += [_disarm(target, leftover, now) for leftover in leftovers]
@@ -155,7 +168,8 @@ def _found(
     decide_by = deadlines_of(environment, reservation, payment_margin).decide_by
     ours = reservation.owner_id == target.account
     if ours and replacement_due(environment, reservation.end, decide_by, payment_margin, now):
-        result.starts.append(_replacement(target, environment, reservation))
+        name = replacement_name(reservation.reservation_id, reservation.end)
+        result.starts.append(_replacement(target, environment, reservation.end, name))
     result.writes += [write] if write else []
 
 
@@ -198,16 +212,31 @@ def _disarm(target: Target, leftover: Mapping[str, Any], now: datetime) -> dict[
     return {"workflow": "scale-groups", "name": name, "input": given}
 
 
-def _replacement(target: Target, environment: Environment, reservation: Reservation) -> dict[str, Any]:
+def _replacement(target: Target, environment: Environment, end: datetime, name: str) -> dict[str, Any]:
     block = {
         "environment": environment.pk,
-        "reservation_id": reservation.reservation_id,
+        "reservation_id": environment.capacity_block_id,
         "account": target.account,
         "region": target.region,
-        "end_date": format_instant(reservation.end),
+        "end_date": format_instant(end),
     }
-    name = replacement_name(reservation.reservation_id, reservation.end)
     return {"workflow": "replace-block", "name": name, "input": block}
+
+
+def _found_late(target: Target, environment: Environment, new: Mapping[str, Reservation]) -> list[dict[str, Any]]:
+    """What enrols the block that was ordered in place of the record's, if it was paid after replace-block had given it up.
+
+    Args:
+        new: blocks that our orders made and that no record is about, by the ledger id of the order.
+    """
+    said = environment.replacement or {}
+    if said.get("outcome") not in LEFT_BEHIND:
+        return []
+    end = parse_instant(said["end_date"])
+    block = new.get(block_ledger_id(environment.capacity_block_id, end))
+    if block is None or block.state not in PAID_STATES or block.owner_id != target.account:
+        return []
+    return [_replacement(target, environment, end, found_replacement_name(environment.capacity_block_id, end))]
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:
@@ -227,9 +256,24 @@ def _write(environment: Environment, reservation: Reservation, decision: Decisio
     error = decision.error or environment.groups_error or reservation.late_drain
     if not changes and (environment.status, environment.error) == (decision.status, error):
         return None
-    began = decision.status is Status.EXPIRING and environment.status is not Status.EXPIRING
-    end_date = format_instant(reservation.end)
-    return Write(environment, decision.status, error, decision.reason, changes, end_date, began_expiring=began)
+    event = _moved_late(environment, reservation)
+    if decision.status is Status.EXPIRING and environment.status is not Status.EXPIRING:
+        facts = {"end_date": format_instant(reservation.end), "reason": decision.reason}
+        event = "Block Expiring", facts
+    return Write(environment, decision.status, error, changes, event)
+
+
+def _moved_late(environment: Environment, reservation: Reservation) -> tuple[str, Mapping[str, Any]] | None:
+    """What is told when EC2 has moved an end after all, and the workflow that said it would not is over."""
+    said, before = environment.extension_outcome or {}, environment.end_time
+    if before is None or reservation.end <= before or said.get("end_date") != format_instant(before):
+        return None
+    if said.get("outcome") not in LEFT_BEHIND:
+        return None
+    end = format_instant(reservation.end)
+    reason = f"EC2 moved the end to {end} after all; what was told before was: {said['outcome'].replace('_', ' ')}"
+    facts = {"end_date": format_instant(before), "outcome": Outcome.CONFIRMED, "reason": reason, "end": end}
+    return "Extension Confirmed", facts
 
 
 def _ours_to_miss(environment: Environment, target: Target) -> bool:
@@ -248,4 +292,4 @@ def _missing(target: Target, environment: Environment, result: Sweep, now: datet
             f"{target.region} (correct capacity_block_id or region, or delete the record)"
         )
     if (environment.status, environment.error) != (status, error):
-        result.writes.append(Write(environment, status, error, error or "it ended", {}, None, began_expiring=False))
+        result.writes.append(Write(environment, status, error, {}))

@@ -180,7 +180,7 @@ def broken_rules(story, people, *, live=True, limit=Decimal(50000), final=False,
         *_bought_once(story, people),
         *_allowed(story, people, live=live, limit=limit),
         *_ledger_and_ec2(story, people, final=final, tended=tended),
-        *_budget(story, people, limit=limit),
+        *_budget(story, people, limit=limit, final=final),
         *people.lies,
         *_records(story),
         *_only_the_buyer(story),
@@ -317,18 +317,18 @@ def _ledger_and_ec2(story, people, *, final, tended):
             yield f"ledger: {key} was left as {entry['state']}"
 
 
-def _budget(story, people, *, limit):
-    """What is reserved is what was bought, or may have been."""
+def _budget(story, people, *, limit, final):
+    """What is reserved is what was bought, or may have been; once all is over it is exactly that, whoever died on the way."""
     least, most = Counter(), Counter()
     taken = _by_hand(people) | {each.offering_id: each for each in ours(story, people)}
     for entry in story.items("purchase"):
         if entry["state"] == "REFUSED":
             continue
         fee, bought = Decimal(entry["upfront_fee"]), taken.get(entry["offering_id"])
+        spent = Decimal(0) if bought is not None and bought.failed else fee
         for budget in entry["budgets"]:
-            most[budget] += fee
-            if bought is None or not bought.failed:
-                least[budget] += fee
+            most[budget] += spent if final else fee
+            least[budget] += spent
     reserved = {item["id"]: Decimal(item.get("reserved", 0)) / 1_000_000 for item in story.items("budget")}
     for budget in {*reserved, *most}:
         held = reserved.get(budget, Decimal(0))

@@ -211,6 +211,76 @@ def test_case_b20_an_unknown_order_is_refused_once_somebody_elses_from_the_same_
     assert (live.purchase()["state"], live.reserved()) == ("REFUSED", 0)
 
 
+# ---------------------------------------------------------------- What people hear of it
+
+
+def confirmations(story):
+    return [
+        event["detail"]
+        for event in story.world.events
+        if event["detail-type"] in ("Extension Confirmed", "Replacement Confirmed")
+    ]
+
+
+def test_cases_b03_b17_an_unknown_order_that_is_paid_after_all_moves_the_groups_and_is_told_once(live):
+    live.world.market.extensions.history_lags = 3 * HOUR
+    live.world.market.faults.add(kind="lost_answer", operation="PurchaseCapacityBlockExtension")
+    live.block(payment={"minutes": 200, "end_moves_after_minutes": 10})
+    place = {"region": "us-east-1", "availability_zone": "us-east-1a", "reservation_id": "cr-0a1"}
+    live.world.market.load_fleet({"groups": [{"name": "nodes", "min": 0, "max": 4, "desired": 4} | place]})
+    live.enrol(groups=[{"auto_scaling_group": "nodes"}], extend_until=UNTIL)
+    sweep(live)
+    assert live.extend().error is None
+    live.world.run_for(2 * HOUR)
+    assert live.told()[-1] == ("Extension Failed", "unknown")
+    live.world.run_for(2 * HOUR)
+    for _ in range(2):
+        sweep(live)
+        live.world.run_for(5 * MINUTE)
+    (told,) = confirmations(live)
+    assert (told["end_date"], told["end"]) == ("2026-05-04T11:30:00Z", "2026-05-05T11:30:00Z")
+    assert "after all; what was told before was: unknown" in told["reason"]
+    assert [mail.subject for mail in live.world.mails() if "now runs until" in mail.subject]
+    assert live.record()["end_time"] == "2026-05-05T11:30:00Z"
+    assert live.scheduled_actions("nodes")["blockkeeper-cr-0a1-end"] == END + DAY - 37 * MINUTE
+    assert live.purchase()["ec2_status"] == "payment-succeeded"
+
+
+def test_case_b17_a_new_block_that_ec2_shows_after_its_workflow_has_ended_is_enrolled_and_taken_into_use(
+    plan_b, monkeypatch
+):
+    """EC2's answer is lost, and for two hours no list shows the block."""
+    plan_b.world.market.faults.add(kind="lost_answer", operation="PurchaseCapacityBlock")
+    blocks, hidden = plan_b.world.market.blocks, [True]
+    visible = blocks.visible
+    monkeypatch.setattr(
+        blocks,
+        "visible",
+        lambda caller: [each for each in visible(caller) if not (hidden[0] and "blockkeeper:purchase" in each.tags)],
+    )
+    plan_b.without_extension()
+    execution = plan_b.replace()
+    plan_b.world.run_for(2 * HOUR)
+    assert (execution.error, plan_b.said(), plan_b.item("purchase", BLOCK_KEY)["state"]) == (
+        "OutcomeUnknown",
+        "unknown",
+        "UNKNOWN",
+    )
+    hidden[0] = False
+    for _ in range(2):
+        sweep(plan_b)
+    assert plan_b.item("purchase", BLOCK_KEY)["ec2_status"] == "payment-succeeded"
+    plan_b.world.run_for(30 * MINUTE)
+    found = [each for each in plan_b.world.executions("ReplaceBlock") if each.name.endswith("-replace-found")]
+    assert len(found) == 1
+    (block,) = plan_b.new_blocks()
+    assert block.reservation_id in {record["capacity_block_id"] for record in plan_b.items("environment")}
+    assert len(plan_b.purchases()) == 1
+    plan_b.world.run_until(END + 3 * HOUR)
+    assert found[0].output["outcome"] == "replaced"
+    assert plan_b.group()["AvailabilityZones"] == ["us-east-1b"]
+
+
 # ---------------------------------------------------------------- One thing never stops the others
 
 

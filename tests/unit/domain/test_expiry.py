@@ -201,3 +201,84 @@ def test_another_accounts_sweep_does_not_miss_our_blocks():
         now=END,
     )
     assert result.writes == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "before", "told"),
+    [
+        ("unknown", "2026-05-04T11:30:00Z", True),
+        ("payment_failed", "2026-05-04T11:30:00Z", True),
+        # Its workflow goes on, or has told it itself.
+        ("purchased", "2026-05-04T11:30:00Z", False),
+        ("confirmed", "2026-05-04T11:30:00Z", False),
+        ("no_offering", "2026-05-04T11:30:00Z", False),
+        # What was said of another end.
+        ("unknown", "2026-05-03T11:30:00Z", False),
+    ],
+)
+def test_case_b03_an_end_that_moves_after_all_is_told_when_its_workflow_is_over(outcome, before, told):
+    said = record(extension_outcome={"end_date": before, "outcome": outcome})
+    (write,) = swept([entry(EndDate=END + timedelta(days=1))], [said]).writes
+    if not told:
+        assert write.event is None
+        return
+    kind, facts = write.event
+    assert (kind, facts["outcome"], facts["end_date"], facts["end"]) == (
+        "Extension Confirmed",
+        "confirmed",
+        "2026-05-04T11:30:00Z",
+        "2026-05-05T11:30:00Z",
+    )
+    assert outcome.replace("_", " ") in facts["reason"]
+    # The record says the new end then, and nothing more is told.
+    later = said | {"end_time": "2026-05-05T11:30:00Z"}
+    assert all(write.event is None for write in swept([entry(EndDate=END + timedelta(days=1))], [later]).writes)
+
+
+def new_block(**fields):
+    tags = [{"Key": "blockkeeper:purchase", "Value": "cr-0a1#2026-05-04T11:30:00Z#block"}]
+    return entry(CapacityReservationId="cr-0n1", State="scheduled", Tags=tags) | fields
+
+
+GIVEN_UP = {"end_date": "2026-05-04T11:30:00Z", "outcome": "unknown", "reason": "no answer"}
+
+
+@pytest.mark.parametrize(
+    ("block", "said", "started"),
+    [
+        ({}, {}, True),
+        ({}, {"outcome": "payment_failed"}, True),
+        ({}, {"outcome": "purchased"}, False),
+        ({}, {"outcome": "not_enrolled"}, False),
+        ({}, {"end_date": "2026-05-03T11:30:00Z"}, False),
+        ({"State": "payment-pending"}, {}, False),
+        ({"State": "payment-failed"}, {}, False),
+        ({"OwnerId": "444455556666"}, {}, False),
+        ({"Tags": []}, {}, False),
+    ],
+)
+def test_case_b17_a_new_block_that_ec2_shows_late_is_enrolled_after_all(block, said, started):
+    records = [record(replacement=GIVEN_UP | said, status="EXPIRED")]
+    starts = swept([entry(), new_block(**block)], records, now=END + HOUR).starts
+    wanted = {
+        "environment": "train",
+        "reservation_id": "cr-0a1",
+        "account": ACCOUNT,
+        "region": "us-east-1",
+        "end_date": "2026-05-04T11:30:00Z",
+    }
+    found = {"workflow": "replace-block", "name": "cr-0a1-20260504T1130Z-replace-found", "input": wanted}
+    assert [start for start in starts if start["workflow"] == "replace-block"] == ([found] if started else [])
+
+
+def test_a_new_block_that_has_a_record_needs_nothing():
+    records = [record(replacement=GIVEN_UP, status="EXPIRED"), record(PK="next", capacity_block_id="cr-0n1")]
+    starts = swept([entry(), new_block()], records, now=END + HOUR).starts
+    assert [start for start in starts if start["workflow"] == "replace-block"] == []
+
+
+def test_a_record_whose_replacement_nobody_can_read_stops_no_other():
+    odd = record(PK="odd", replacement={"outcome": "unknown"})
+    result = swept([entry(), new_block()], [odd, record(replacement=GIVEN_UP)], now=END + HOUR)
+    assert len(result.unreadable) == 1
+    assert [start["name"] for start in result.starts] == ["cr-0a1-20260504T1130Z-replace-found"]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -241,6 +242,23 @@ def test_somebody_elses_failed_payment_says_nothing_about_our_order():
     )
     assert extension_from(foreign, END).status == "payment-failed"
     assert extension_from(foreign, END, "cbe-1") is None
+
+
+@pytest.mark.parametrize("status", ["payment-pending", "payment-failed", "payment-succeeded"])
+@pytest.mark.parametrize(("minutes", "ours"), [(0, True), (15, True), (16, False), (None, True)])
+def test_case_b20_the_same_offering_bought_by_hand_later_than_any_call_of_ours_is_not_ours(minutes, ours, status):
+    sent = replace(bought(PurchaseState.UNKNOWN), sent_at=NOW)
+    when = None if minutes is None else NOW + timedelta(minutes=minutes)
+    shown = extension(CapacityBlockExtensionStatus=status, CapacityBlockExtensionPurchaseDate=when)
+    entries = parse_extensions([shown], "cr-0a1")
+    settled = settlement(sent, entries, reservation(), END, NOW + timedelta(hours=1))
+    step = reconcile(sent, entries, reservation(), END).step
+    if ours:
+        assert settled.state is PurchaseState.BOUGHT
+        assert step is (Step.PAYMENT_FAILED if status == "payment-failed" else Step.ADOPT)
+    else:
+        assert (settled and settled.state) == (PurchaseState.REFUSED if status == "payment-succeeded" else None)
+        assert step is (Step.UNKNOWN if status == "payment-failed" else Step.SUPERSEDED)
 
 
 @pytest.mark.parametrize("state", [PurchaseState.SENT, PurchaseState.UNKNOWN])
