@@ -167,7 +167,7 @@ def settlement(
 
 
 def _is_ours(extension: Extension, sent: Purchase) -> bool:
-    """Whether an extension can be what we ordered: somebody may buy the same offering later, when no call of ours can be running."""
+    """Whether an extension can be what we ordered: somebody may buy the same offering later, when no call of ours can run."""
     if extension.offering_id != sent.offering_id:
         return False
     return extension.purchased is None or sent.sent_at is None or extension.purchased <= sent.sent_at + LIVES
