@@ -101,6 +101,44 @@ def test_the_doctor_reads_all_that_it_looks_at_with_its_own_role_and_tells_what_
     assert "is in us-east-1a; the group launches in us-east-1b only" in mails[0]["BodyText"]
 
 
+def test_cases_b17_b26_a_sweep_settles_what_others_left_behind(deployed):
+    """With the function's own role, and with DynamoDB's filter as it is deployed."""
+    reservation_id, table = "cr-0e2e0000000000d0d", deployed.stack.outputs["TableName"]
+    deployed.block(reservation_id, start="now-2d", end="now+20d@11:30", payment={"minutes": 60})
+    dynamodb, end = deployed.aws.client("dynamodb"), deployed.end(reservation_id)
+    wanted = {"CapacityReservationId": reservation_id}
+    (offer,) = deployed.ec2.describe_capacity_block_extension_offerings(
+        **wanted, CapacityBlockExtensionDurationHours=24
+    )["CapacityBlockExtensionOfferings"]
+    offering = offer["CapacityBlockExtensionOfferingId"]
+    deployed.ec2.purchase_capacity_block_extension(**wanted, CapacityBlockExtensionOfferingId=offering)
+    order = {
+        "environment": {"S": "left"},
+        "account": {"S": deployed.aws.account},
+        "region": {"S": "us-east-1"},
+        "reservation_id": {"S": reservation_id},
+        "budgets": {"L": [{"S": "1999-01"}]},
+        "upfront_fee": {"S": "100"},
+        "new_end": {"S": f"{end + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"},
+        "intended_at": {"S": "1999-01-01T08:00:00Z"},
+    }
+    unknown = {"state": {"S": "UNKNOWN"}, "offering_id": {"S": offering}}
+    stale = {"state": {"S": "INTENT"}, "offering_id": {"S": "cbe-never-sent"}}
+    ids = [f"{reservation_id}#{end:%Y-%m-%dT%H:%M:%SZ}", f"{reservation_id}#1999-01-02T11:30:00Z"]
+    keys = [{"kind": {"S": "purchase"}, "id": {"S": key}} for key in ids]
+    budget = {"kind": {"S": "budget"}, "id": {"S": "1999-01"}}
+    for item in (keys[0] | order | unknown, keys[1] | order | stale, budget | {"reserved": {"N": "200000000"}}):
+        dynamodb.put_item(TableName=table, Item=item)
+    deployed.stack.start("DetectExpiryArn", "settles")
+
+    def states():
+        items = [dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"] for key in keys]
+        return [item["state"]["S"] for item in items]
+
+    assert eventually(lambda: states() == ["BOUGHT", "REFUSED"])
+    assert dynamodb.get_item(TableName=table, Key=budget)["Item"]["reserved"]["N"] == "100000000"
+
+
 def _invoke(deployed, function, event):
     resource = {"StackName": "blockkeeper", "LogicalResourceId": function}
     described = deployed.aws.client("cloudformation").describe_stack_resource(**resource)

@@ -158,7 +158,9 @@ def settlement(
         return Settlement(PurchaseState.BOUGHT, f"EC2 shows our order as {ours.status}", payment)
     found = reconcile(purchase, shown, reservation, end)
     if found.step is Step.ADOPT:
-        return Settlement(PurchaseState.BOUGHT, found.reason)
+        # Only the end tells. Somebody else may have moved it since our call, and EC2's history be behind: that is waited for.
+        tells = now >= end or not _nobody_calls(purchase, now)
+        return Settlement(PurchaseState.BOUGHT, found.reason) if tells else None
     theirs = found.extension
     if theirs is not None and theirs.status == SUCCEEDED and _nobody_calls(purchase, now):
         text = "EC2 shows somebody else's extension from the same end as paid, so ours was not taken"

@@ -261,6 +261,21 @@ def test_case_b20_the_same_offering_bought_by_hand_later_than_any_call_of_ours_i
         assert step is (Step.UNKNOWN if status == "payment-failed" else Step.SUPERSEDED)
 
 
+@pytest.mark.parametrize(
+    ("sent", "now", "tells"),
+    [
+        (NOW, NOW + timedelta(minutes=14), True),
+        (NOW, NOW + timedelta(minutes=15), False),
+        (NOW, END - timedelta(minutes=1), False),
+        (NOW, END, True),
+    ],
+)
+def test_case_b20_an_end_that_moved_long_after_our_call_tells_nothing_while_the_history_may_be_behind(sent, now, tells):
+    purchase = replace(bought(PurchaseState.UNKNOWN), sent_at=sent)
+    settled = settlement(purchase, (), reservation(EndDate=NEW_END), END, now)
+    assert (settled and settled.state) == (PurchaseState.BOUGHT if tells else None)
+
+
 @pytest.mark.parametrize("state", [PurchaseState.SENT, PurchaseState.UNKNOWN])
 def test_ours_failed_in_payment_and_was_taken_even_when_somebody_else_extended_afterwards(state):
     ours = extension(CapacityBlockExtensionStatus="payment-failed")
