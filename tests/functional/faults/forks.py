@@ -14,7 +14,8 @@ from fnmatch import fnmatch
 
 from .scenario import Telling
 
-AT_ONCE = os.cpu_count() or 1
+# As many as this process of the test run has cores to itself.
+AT_ONCE = max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 LONGEST_S = 600
 """After so long a child does not come to its end; it takes about a second on an idle machine."""
 
@@ -22,8 +23,7 @@ LONGEST_S = 600
 class Forks:
     """Every scenario of a course. `outcomes`: by its name, what was wrong, in words.
 
-    `wanted` is a pattern of names; `one` is enough: after the first with something wrong no more are begun. As many children run
-    beside the parent as there are cores.
+    `wanted` is a pattern of names; `one` is enough: after the first with something wrong no more are begun.
     """
 
     def __init__(self, course, matrix, wanted="*", *, one=False):
