@@ -122,6 +122,12 @@ def _name(reference: str) -> str:
     return reference.rpartition("/")[2]
 
 
+def _template(group: Group) -> dict[str, str]:
+    """The group's launch template in Batch's spelling."""
+    named = group.settings.get("LaunchTemplate", {})
+    return {f"{key[0].lower()}{key[1:]}": value for key, value in named.items()}
+
+
 def _as_environment(environment: ComputeEnvironment) -> dict[str, Any]:
     return {
         "computeEnvironmentName": environment.name,
@@ -136,6 +142,7 @@ def _as_environment(environment: ComputeEnvironment) -> dict[str, Any]:
             "maxvCpus": environment.maximum,
             "desiredvCpus": environment.desired,
             "instanceTypes": [environment.instance_type],
-            "subnets": [],
+            "launchTemplate": _template(environment.group),
+            "subnets": [each for each in environment.group.settings.get("VPCZoneIdentifier", "").split(",") if each],
         },
     }

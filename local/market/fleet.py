@@ -175,7 +175,9 @@ def _group(market: "Market", entry: dict[str, Any]) -> Group:
 def _beneath(market: "Market", entry: dict[str, Any], name: str) -> Group:
     """The Auto Scaling group that another service makes for a group of its own."""
     named: dict[str, Any] = {
-        key: entry[key] for key in ("owner_id", "region", "availability_zone", "reservation_id") if key in entry
+        key: entry[key]
+        for key in ("owner_id", "region", "availability_zone", "reservation_id", "subnets")
+        if key in entry
     }
     built = {"name": name, "min": 0, "max": 0, "desired": 0, **named}
     market.templates.add(_template(market, built))

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from blockkeeper.aws.clients import client
 from blockkeeper.aws.quotas import capacity_block_vcpus
 from blockkeeper.domain.doctor_account import Mailbox, Mailing
+from blockkeeper.domain.doctor_compute_environments import ComputeEnvironment
 from blockkeeper.domain.doctor_groups import GroupSetup, Hook, LaunchTemplate, QueueRule, Subnet
 from blockkeeper.domain.doctor_node_groups import NodeGroup
 
@@ -76,6 +77,43 @@ class Place:
             capacity_type=entry.get("capacityType"),
             issues=tuple(f"{each.get('code')}: {each.get('message')}" for each in issues),
             beneath=tuple(setups),
+        )
+
+    def compute_environment(self, name: str) -> ComputeEnvironment | None:
+        """A compute environment of Batch with what it launches by; None when there is no such one.
+
+        Raises:
+            ClientError, BotoCoreError: a part of it could not be read.
+        """
+        answer = self._client("batch").describe_compute_environments(computeEnvironments=[name])
+        if not answer["computeEnvironments"]:
+            return None
+        entry = answer["computeEnvironments"][0]
+        resources = entry.get("computeResources") or {}
+        keys = {
+            "launchTemplateId": "LaunchTemplateId",
+            "launchTemplateName": "LaunchTemplateName",
+            "version": "Version",
+        }
+        chosen = {keys[key]: value for key, value in (resources.get("launchTemplate") or {}).items() if key in keys}
+        template = self._template(chosen) if chosen else None
+        group = template.resource_group if template else None
+        setup = GroupSetup(
+            name=name,
+            region=self.region,
+            template=template,
+            template_named=_named(chosen) if chosen else None,
+            types=tuple(resources.get("instanceTypes") or ()),
+            grouped=frozenset(self._grouped(group)) if group else frozenset(),
+            subnets=self._subnets_of(",".join(resources.get("subnets") or ())),
+            compute_environment=True,
+        )
+        return ComputeEnvironment(
+            kind=(str(entry.get("type")), str(resources.get("type"))),
+            status=str(entry.get("status")),
+            reason=str(entry.get("statusReason")),
+            enabled=entry.get("state") == "ENABLED",
+            setup=setup,
         )
 
     def _setup(self, entry: Entry, node_group: tuple[str, str] | None) -> GroupSetup:

@@ -15,7 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from blockkeeper.aws import doctor_reads, ec2, slack
 from blockkeeper.aws.calls import unknown_calls
-from blockkeeper.domain import doctor_account, doctor_groups, doctor_node_groups, doctor_records
+from blockkeeper.domain import (
+    doctor_account,
+    doctor_compute_environments,
+    doctor_groups,
+    doctor_node_groups,
+    doctor_records,
+)
 from blockkeeper.domain.calendar import GroupBlock
 from blockkeeper.domain.doctor import (
     STACK,
@@ -254,6 +260,8 @@ def _look_at_groups(
                 examination.add(_look_at_group(group.auto_scaling_group, places, blocks, subject, now=now))
             elif group.eks_cluster is not None and group.eks_nodegroup is not None:
                 examination.add(_look_at_node_group(group.eks_cluster, group.eks_nodegroup, places, blocks, subject))
+            elif group.batch_compute_environment is not None:
+                examination.add(_look_at_batch(group.batch_compute_environment, places, blocks, subject))
         if environment.region in seen.unread:
             _doubt_missing(examination, found, subject)
 
@@ -283,6 +291,15 @@ def _look_at_node_group(
     if found is None:
         return [doctor_node_groups.node_group_missing(cluster, name, places[0].region, subject)]
     return doctor_node_groups.look_at_node_group(found, blocks, subject)
+
+
+def _look_at_batch(
+    name: str, places: list[doctor_reads.Place], blocks: list[GroupBlock], subject: str
+) -> Iterable[Finding]:
+    found = next((each for place in places if (each := place.compute_environment(name)) is not None), None)
+    if found is None:
+        return [doctor_compute_environments.compute_environment_missing(name, places[0].region, subject)]
+    return doctor_compute_environments.look_at_compute_environment(found, blocks, subject)
 
 
 def _blocks_of(label: str, region: str, environments: list[Environment], seen: _Seen) -> list[GroupBlock]:

@@ -43,6 +43,7 @@ class Check(StrEnum):
     TERMINATION_HANDLER = "termination-handler"
     CAPACITY_TYPE = "capacity-type"
     NODE_GROUP_HEALTH = "node-group-health"
+    COMPUTE_ENVIRONMENT = "compute-environment"
     MISSING_POLICY = "missing-policy"
     QUORUM = "quorum"
     EXTEND_UNTIL = "extend-until"
@@ -82,6 +83,7 @@ WHY: Mapping[Check, str] = {
     Check.TERMINATION_HANDLER: "Without it nobody tells Kubernetes that a node goes: pods are cut off instead of moved.",
     Check.CAPACITY_TYPE: "EKS launches nodes into a block only from a node group of capacity type CAPACITY_BLOCK.",
     Check.NODE_GROUP_HEALTH: "A node group that EKS calls unhealthy may not launch, resize or drain.",
+    Check.COMPUTE_ENVIRONMENT: "Batch launches nothing into a block from a compute environment of this kind or state.",
     Check.MISSING_POLICY: "What the policy lacks means no: nothing is bought.",
     Check.QUORUM: "No request can ever be approved.",
     Check.EXTEND_UNTIL: "Nothing that ends later is bought, so the block ends at its present end.",

@@ -86,6 +86,7 @@ class GroupSetup:
         types: instance types that the mixed instances policy names in place of the template's.
         tags: key to whether it is copied to instances.
         node_group: cluster and name of the EKS managed node group that it is beneath; then EKS drains its nodes.
+        compute_environment: it is no Auto Scaling group but a compute environment of Batch.
     """
 
     name: str
@@ -111,6 +112,7 @@ class GroupSetup:
     tags: Mapping[str, bool] = field(default_factory=dict)
     handler_rules: tuple[QueueRule, ...] = ()
     node_group: tuple[str, str] | None = None
+    compute_environment: bool = False
 
     @property
     def quoted(self) -> str:
@@ -195,7 +197,7 @@ def mixed_instances(setup: GroupSetup, _template: LaunchTemplate, subject: str) 
         return
     remedy = (
         "drop the policy, or let DistributionSegments name capacity-block and CapacityReservationSpecification a resource group"
-        f" that holds the block: {_update(setup)} --mixed-instances-policy ... --capacity-reservation-specification ...`"
+        f" that holds the block: {update_command(setup)} --mixed-instances-policy ... --capacity-reservation-specification ...`"
     )
     yield finding(Check.MIXED_INSTANCES, subject, problem, remedy)
 
@@ -257,7 +259,7 @@ def reservation_target(
             remedy = f"`aws resource-groups group-resources --region {setup.region} --group {groups[0]} --resource-arns {arn}`"
         elif on_group:
             spec = {"CapacityReservationTarget": {"CapacityReservationIds": [reservation.reservation_id]}}
-            remedy = f"{_update(setup)} --capacity-reservation-specification '{json.dumps(spec)}'`"
+            remedy = f"{update_command(setup)} --capacity-reservation-specification '{json.dumps(spec)}'`"
         else:
             target = {"CapacityReservationTarget": {"CapacityReservationId": reservation.reservation_id}}
             remedy = _new_version(setup, template, {"CapacityReservationSpecification": target})
@@ -286,7 +288,9 @@ def subnet_zone(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str) -
         if not right:
             problem = f"{reservation.reservation_id} is in {wanted}; the group launches in {', '.join(others)} only"
         identifier = ",".join(right) if right and setup.subnets else f"SUBNET_IN_{wanted}"
-        remedy = f"{_update(setup)} --vpc-zone-identifier {identifier}`"
+        remedy = f"{update_command(setup)} --vpc-zone-identifier {identifier}`"
+        if setup.compute_environment:
+            remedy = f"{update_command(setup)} --compute-resources subnets={identifier}`"
         if setup.node_group is not None:
             remedy = f"make the node group anew with --subnets {identifier}: EKS changes no subnets"
         yield finding(Check.SUBNET_ZONE, subject, problem, remedy)
@@ -303,15 +307,15 @@ def sizes(setup: GroupSetup, blocks: Sequence[GroupBlock], subject: str, now: da
     names = ", ".join(block.reservation.reservation_id for block in active or waiting)
     if active and all(block.size is not None for block in active) and setup.desired > level:
         problem = f"it wants {setup.desired} instances; {names} gives it {level}"
-        remedy = f"{_update(setup)} --max-size {level} --desired-capacity {level}`"
+        remedy = f"{update_command(setup)} --max-size {level} --desired-capacity {level}`"
         yield finding(Check.GROUP_SIZE, subject, problem, remedy, Severity.WARNING)
     elif setup.maximum < (settled := sum(block.size or 0 for block in active if _settled(setup, block, now))):
         problem = f"its maximum is {setup.maximum}; {names} gives it {settled}"
-        remedy = f"{_update(setup)} --max-size {settled}`; if it falls again, look for what else sets its sizes"
+        remedy = f"{update_command(setup)} --max-size {settled}`; if it falls again, look for what else sets its sizes"
         yield finding(Check.GROUP_SIZE, subject, problem, remedy, Severity.WARNING)
     elif waiting and not active and setup.desired > 0:
         problem = f"it wants {setup.desired} instances, and {names} has not started"
-        remedy = f"{_update(setup)} --min-size 0 --desired-capacity 0`; it grows by itself when the block starts"
+        remedy = f"{update_command(setup)} --min-size 0 --desired-capacity 0`; it grows by itself when the block starts"
         yield finding(Check.GROUP_SIZE, subject, problem, remedy, Severity.WARNING)
 
 
@@ -351,7 +355,7 @@ def standing_in_the_way(setup: GroupSetup, subject: str) -> Iterator[Finding]:
     group = f"--region {setup.region} --auto-scaling-group-name {setup.quoted}"
     if setup.protected:
         remedy = (
-            f"{_update(setup)} --no-new-instances-protected-from-scale-in`, and for those that run `aws autoscaling"
+            f"{update_command(setup)} --no-new-instances-protected-from-scale-in`, and for those that run `aws autoscaling"
             f" set-instance-protection {group} --no-protected-from-scale-in --instance-ids ...`"
         )
         yield finding(Check.SCALE_IN_PROTECTION, subject, "it protects instances from scale-in", remedy)
@@ -422,7 +426,10 @@ def _seconds(hook: Hook) -> int:
     return int(hook.heartbeat.total_seconds())
 
 
-def _update(setup: GroupSetup) -> str:
+def update_command(setup: GroupSetup) -> str:
+    """The beginning of the command that changes the group; what is to be changed, and a closing backtick, go behind it."""
+    if setup.compute_environment:
+        return f"`aws batch update-compute-environment --region {setup.region} --compute-environment {setup.quoted}"
     return (
         f"`aws autoscaling update-auto-scaling-group --region {setup.region} --auto-scaling-group-name {setup.quoted}"
     )
@@ -430,8 +437,11 @@ def _update(setup: GroupSetup) -> str:
 
 def _point(setup: GroupSetup, template: str, version: str, by: str = "Id") -> str:
     """The command that lets the group launch by a version of a template."""
+    if setup.compute_environment:
+        named = f"launchTemplate={{launchTemplate{by}={template},version={version}}}"
+        return f"{update_command(setup)} --compute-resources '{named}'`"
     if setup.node_group is None:
-        return f"{_update(setup)} --launch-template LaunchTemplate{by}={template},Version={version}`"
+        return f"{update_command(setup)} --launch-template LaunchTemplate{by}={template},Version={version}`"
     cluster, name = map(shlex.quote, setup.node_group)
     return (
         f"`aws eks update-nodegroup-version --region {setup.region} --cluster-name {cluster} --nodegroup-name {name}"

@@ -60,6 +60,20 @@ class Story:
         given = {name: value for name, value in (group | fields).items() if value is not None}
         self.market.load_fleet({"groups": [given]})
 
+    def compute_environment(self, name="training", **fields):
+        environment = {
+            "name": name,
+            "region": REGION,
+            "availability_zone": "us-east-1a",
+            "reservation_id": "cr-0a1",
+            "instance_type": "p5.48xlarge",
+            "subnets": [SUBNET],
+            "min_vcpus": 0,
+            "max_vcpus": 768,
+        }
+        self.market.load_fleet({"compute_environments": [environment | fields]})
+        return self.market.compute_environments.by_key[ACCOUNT, REGION, name]
+
     def enrol(self, pk="team", **fields):
         record = {
             "name": pk,
@@ -393,6 +407,52 @@ def test_a_record_of_an_account_that_was_dropped_from_targets_is_told_though_ano
     assert told[0]["remedy"].endswith(":us-east-1,222233334444:us-east-1`")
     sound.world.invoke("ListTargets", {"input": {}, "now": "2026-05-01T08:00:00Z"})
     assert '"NotInTargets":[1.0]' in sound.world.logs.getvalue()
+
+
+def test_a_compute_environment_is_looked_at_by_the_stack(story):
+    story.block()
+    story.compute_environment()
+    story.enrol(groups=[{"batch_compute_environment": "training"}])
+    assert story.look()["unread"] == []
+    assert story.stored() == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "changed", "checks"),
+    [
+        ({}, {"status": "INVALID"}, {"compute-environment"}),
+        ({}, {"kind": "FARGATE"}, {"compute-environment"}),
+        ({}, {"kind": "SPOT"}, {"compute-environment"}),
+        ({"reservation_id": None}, {}, {"market-type", "reservation-target"}),
+        ({"instance_type": "p4d.24xlarge"}, {}, {"instance-type"}),
+        ({"subnets": [ELSEWHERE]}, {}, {"subnet-zone"}),
+    ],
+    ids=["invalid", "Fargate", "Spot", "no block", "another type", "another zone"],
+)
+def test_what_keeps_batch_from_launching_into_the_block_is_found_with_its_command(story, made, changed, checks):
+    story.block()
+    fields = {name: value for name, value in made.items() if value is not None}
+    environment = story.compute_environment(**fields)
+    if "reservation_id" in made:
+        plain = {"InstanceType": "p5.48xlarge"}
+        story.ec2.create_launch_template_version(LaunchTemplateName="training-asg", LaunchTemplateData=plain)
+        environment.group.settings["LaunchTemplate"]["Version"] = "2"
+    for name, value in changed.items():
+        setattr(environment, name, value)
+    story.enrol(groups=[{"batch_compute_environment": "training"}])
+    story.look()
+    assert story.stored() == {("record:team/training", check) for check in checks}
+    (told,) = [event["detail"]["new"] for event in story.world.events if event["detail-type"] == "Findings Changed"]
+    for each in told:
+        assert each["remedy"].count("`") % 2 == 0
+        assert "autoscaling" not in each["remedy"]
+
+
+def test_a_compute_environment_that_is_nowhere_is_missing(story):
+    story.block()
+    story.enrol(groups=[{"batch_compute_environment": "trianing"}])
+    story.look()
+    assert story.stored() == {("record:team/trianing", "group-missing")}
 
 
 def test_a_note_is_counted_and_nobody_is_told(sandboxes):
