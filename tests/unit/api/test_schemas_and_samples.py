@@ -55,9 +55,11 @@ def test_what_comes_from_outside_has_a_sample(name):
 def test_the_records_fields_are_the_same_in_schema_domain_and_rules():
     properties = schema("environment")["properties"]
     kept = {name for name, words in properties.items() if words.get("readOnly")}
-    assert kept == {*KEPT_FIELDS, "approval"}
+    # A sample client's own field, which is dropped, and what is computed at each answer.
+    of_the_api_alone = {"approval", "warnings"}
+    assert kept == {*KEPT_FIELDS, *of_the_api_alone}
     domain = {name if name != "pk" else "PK" for name in Environment.__dataclass_fields__}
-    assert domain == set(properties) - {"approval"}
+    assert domain == set(properties) - of_the_api_alone
     assert properties["status"]["enum"] == [status.value for status in Status]
     assert {name: properties[name]["default"] for name in DEFAULTS} == dict(DEFAULTS)
     assert all(word in properties["PK"]["description"] for word in RESERVED_WORDS)
