@@ -108,6 +108,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "one voice is enough": [
         (APPROVAL, "max(self.quorum - len(yes), ", "max(1 - len(yes), "),
+        (POLICY, "    if yes >= environment.quorum or ", "    if True or "),
     ],
     "no ceiling for the buyer": [
         (POLICY, "    if offering.fee > environment.max_upfront_fee:\n", "    if False:\n"),

@@ -222,10 +222,10 @@ def _blocks_ordered_once(story):
 
 
 def _not_both(bought, people):
-    """No extension and a new block for the same end; somebody may extend by hand afterwards, and we must see what was before."""
+    """No extension and a new block for the same end, but for one that was not paid; somebody may extend by hand afterwards."""
     extensions = [*(each for each in bought if each.new_start is None), *map(_extension, people.by_hand)]
     for block in bought:
-        for other in extensions if block.new_start else ():
+        for other in extensions if block.new_start and not block.failed else ():
             same = (other.block, other.end) == (block.block, block.end) and not other.failed
             before = other.at < block.at or _among(other.thing, people.before_a_new_block)
             if same and (before or not _among(other.thing, people.by_hand)):
