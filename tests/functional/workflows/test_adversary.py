@@ -181,9 +181,9 @@ def test_another_runs_intent_is_not_ours_to_send(live, monkeypatch):
         ledger.Intent(*facts, Offering(offering, 24, END + 24 * HOUR, Decimal(100)), None, None) for offering in "BA"
     )
     now, limits = END - 24 * HOUR, Limits(Decimal(1000))
-    ledger.intend("cr-0a1#end", ours, None, limits, now)
-    ledger.intend("cr-0a1#end", theirs, ledger.read("cr-0a1#end"), limits, now)
+    first = ledger.intend("cr-0a1#end", ours, None, limits, now)
+    second = ledger.intend("cr-0a1#end", theirs, ledger.read("cr-0a1#end"), limits, now)
     with pytest.raises(ledger.TakenElsewhereError):
-        ledger.mark_sent("cr-0a1#end", "B", now)
-    ledger.mark_sent("cr-0a1#end", "A", now)
+        ledger.mark_sent("cr-0a1#end", first, now)
+    ledger.mark_sent("cr-0a1#end", second, now)
     assert (live.item("purchase", "cr-0a1#end")["state"], live.reserved()) == ("SENT", 100)
