@@ -202,8 +202,8 @@ def killed_by(name: str, suite: str) -> str | None:
         raise RuntimeError(f"{name}: {suite} could not be run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     # A scenario of the matrix is a subtest.
     found = re.search(r"^(?:SUBFAILED\[(.+?)\]|FAILED \S+?::(.+?)(?: - .*)?$)", done.stdout, re.MULTILINE)
-    rule = re.search(r"assert \[['\"](.+?)['\"][],]", done.stdout)
-    return ((found[1] or found[2]) if found else "red") + (f" ({rule[1][:100]})" if rule else "")
+    rule = re.search(r"assert \[(['\"])(.+?)\1[],]", done.stdout)
+    return ((found[1] or found[2]) if found else "red") + (f" ({rule[2][:120]})" if rule else "")
 
 
 def main() -> int:
