@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from local import server
-from local.demo.check import TERMINATION, differences, instances_at
+from local.demo.check import TERMINATION, differences, handed_over, instances_at
 from local.demo.fleet import Case, read
 from local.demo.screen import Screen, following, found, outcomes
 from local.demo.watch import News, Watch, instant, short
@@ -26,6 +26,7 @@ from local.stack import PARAMETERS, DeployError, Stack, build, deploy, request
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
 PAYMENTS_SPEED = 60.0  # market seconds per real second while payments are waited for
 LOOK_SECONDS = 0.5
+PAID = timedelta(minutes=21)  # a new block is paid 20 minutes after its order
 STARTED = timedelta(minutes=6)  # after its start a block's group has its instances: it goes up after five
 PATIENCE_SECONDS = 240.0  # for one part of the story; the machine may be busy
 
@@ -51,6 +52,7 @@ class Demo:
         self.ask()
         self.pay()
         self.let_time_pass()
+        self.plan_b()
         wrong = self.finish()
         for pk, problems in self.follow().items():
             wrong.setdefault(pk, []).extend(problems)
@@ -131,17 +133,30 @@ class Demo:
             case.pk for case in self.cases if case.expected.ends_in in ("Approval expired", "No extension offered")
         }
         deciding = [case.pk for case in self.cases if case.expected.ends_in and case.pk not in patient]
-        self.wait("payments (a market minute each second)", lambda: all(self.seen[pk].closed for pk in deciding))
+        self.wait(
+            "payments (a market minute each second)", lambda: all(self.seen[pk].extension.closed for pk in deciding)
+        )
         self.stack.aws.control("POST", "clock", {"speed": 1})
 
     def let_time_pass(self) -> None:
         """Jump to the last moment to decide: unanswered requests expire, and searches end."""
-        waiting = [case.pk for case in self.cases if case.expected.ends_in and not self.seen[case.pk].closed]
+        waiting = [case.pk for case in self.cases if case.expected.ends_in and not self.seen[case.pk].extension.closed]
         deadlines = {a["environment"]: instant(a["decide_by"]) for a in self.stack.api("GET", "/approvals").body}
         moment = max(deadlines[pk] for pk in waiting if pk in deadlines) + timedelta(minutes=1)
         self.screen.heading(f"The market's clock jumps to the last moment to decide, {short(moment)} UTC")
         self.stack.aws.control("POST", "clock", {"set": moment.isoformat()})
-        self.wait("what was still open", lambda: all(self.seen[pk].closed for pk in waiting))
+        self.wait("what was still open", lambda: all(self.seen[pk].extension.closed for pk in waiting))
+
+    def plan_b(self) -> None:
+        """What no extension is to be had for gets a new block, if its record says so."""
+        replaced = [case.pk for case in self.cases if case.expected.new_block]
+        self.screen.heading("It is too late to extend: plan B finds a new block, buys it once and enrols it")
+        self.wait("an order", lambda: all(self.seen[pk].new_blocks for pk in replaced))
+        paid = self.watch.now() + PAID
+        self.stack.aws.control("POST", "clock", {"set": paid.isoformat()})
+        self.wait(
+            "its payment", lambda: all(self.seen[pk].plan_b.last_state == "Wait for the handover" for pk in replaced)
+        )
 
     def finish(self) -> dict[str, list[str]]:
         """Look once more at everything, and compare with what was expected."""
@@ -162,16 +177,18 @@ class Demo:
         return wrong
 
     def follow(self) -> dict[str, list[str]]:
-        """Jump to where EC2 terminates the first blocks, and past the next one's start; by block, groups that do not follow."""
+        """Jump to where EC2 terminates the first blocks, and past the next starts; by block, groups that do not follow."""
         grouped = [case for case in self.cases if case.group]
         blocks = [self.seen[case.pk] for case in grouped]
         terminates = min(block.end for block in blocks if block.end is not None) - TERMINATION
         starts = min(block.start for block in blocks if block.start is not None and block.start > terminates)
+        new = max(new.start for block in blocks for new in block.new_blocks)
         counts = [(self.watch.now(), self.watch.instances())]
         wrong: dict[str, list[str]] = {}
         for moment, why in (
             (terminates, "EC2 terminates what still runs in the blocks that end first"),
             (starts + STARTED, "the next block has started"),
+            (new + STARTED, "the block that plan B bought has started"),
         ):
             self.screen.heading(f"The market's clock jumps to {short(moment)} UTC: {why}")
             self.stack.aws.control("POST", "clock", {"set": moment.isoformat()})
@@ -185,6 +202,9 @@ class Demo:
                         f"its group has {counts[-1][1].get(pk)} instances at {short(moment)}, expected are {count}"
                     )
                     wrong.setdefault(pk, []).append(problem)
+        for case in self.cases:
+            if problems := handed_over(case, self.seen[case.pk]):
+                wrong.setdefault(case.pk, []).extend(problems)
         self.screen.show()
         self.screen.show(following(self.cases, self.seen, counts, wrong))
         return wrong

@@ -27,6 +27,7 @@ def differences(
             *_block(expected, seen[case.pk]),
             *_ordered(expected, orders[case.pk]),
             *_group(case, seen[case.pk]),
+            *_bought(case, seen[case.pk]),
         ]
         if problems:
             found[case.pk] = problems
@@ -51,7 +52,7 @@ def _block(expected: Expected, block: Seen) -> list[str]:
     problems = []
     if block.status != expected.status:
         problems.append(f"its status is {block.status}, expected is {expected.status} ({block.error or 'no error'})")
-    ends_in = block.last_state if block.closed else None
+    ends_in = block.extension.last_state if block.extension.closed else None
     if ends_in != expected.ends_in:
         problems.append(
             f"its extend-block ended in {ends_in or 'nothing'}, expected is {expected.ends_in or 'nothing'}"
@@ -77,7 +78,7 @@ def _group(case: Case, block: Seen) -> list[str]:
     """The group must go to zero before EC2 terminates, early enough for its longest hook, and not hours before."""
     if case.group is None or block.end is None:
         return []
-    zero = [at for at, sizes, _ in block.actions if sizes == "0/0/0"]
+    zero = [at for at, sizes, name in block.actions if sizes == "0/0/0" and case.reservation_id in name]
     if len(zero) != 1:
         return [f"group {case.group} has {len(zero)} actions to zero, expected is exactly one"]
     drain = timedelta(minutes=max([group.get("drain_minutes", 0) for group in case.record["groups"]]))
@@ -87,11 +88,35 @@ def _group(case: Case, block: Seen) -> list[str]:
     return []
 
 
+def _bought(case: Case, block: Seen) -> list[str]:
+    """Of a new block: exactly the one that is expected, in its zone, of its length and fee."""
+    expected, new = case.expected.new_block, block.new_blocks
+    if len(new) != (1 if expected else 0):
+        return [f"{len(new)} new blocks were bought, expected {'is exactly one' if expected else 'is none'}"]
+    if expected is None:
+        return []
+    hours = (new[0].end - new[0].start) // timedelta(hours=1)
+    if (new[0].availability_zone, hours, block.new_fee) != (expected.availability_zone, expected.hours, expected.fee):
+        wanted = f"{expected.availability_zone}, {expected.hours} hours, {expected.fee} USD"
+        return [
+            f"the new block is {new[0].availability_zone}, {hours} hours, {block.new_fee} USD; expected is {wanted}"
+        ]
+    return []
+
+
+def handed_over(case: Case, block: Seen) -> list[str]:
+    """Plan B's own end, once the groups have gone over."""
+    if case.expected.new_block is None or (block.plan_b.closed and block.plan_b.last_state == "Block replaced"):
+        return []
+    return [f"its replace-block is at {block.plan_b.last_state or 'nothing'}, expected is the end Block replaced"]
+
+
 def instances_at(case: Case, block: Seen, moment: datetime) -> int:
-    """How many instances the block's group must have: all from the start on, none from EC2's termination on."""
-    if block.start is None or block.end is None or not block.start <= moment < block.end - TERMINATION:
-        return 0
-    return case.count
+    """How many instances the block's group must have: all from a block's start on, none from EC2's termination on."""
+    blocks = [(block.start, block.end), *((new.start, new.end) for new in block.new_blocks)]
+    if any(start and end and start <= moment < end - TERMINATION for start, end in blocks):
+        return case.count
+    return 0
 
 
 def _orders(stack: Stack, cases: list[Case]) -> dict[str, list[Decimal]]:

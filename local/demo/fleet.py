@@ -18,6 +18,16 @@ class Expected:
     days: int
     fee: Decimal | None
     answer: str | None
+    new_block: "NewBlock | None" = None
+
+
+@dataclass(frozen=True)
+class NewBlock:
+    """What plan B must buy in a block's place; `hours` is its real length, rounded down, `fee` in USD."""
+
+    availability_zone: str
+    hours: int
+    fee: Decimal
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,10 @@ def read() -> tuple[dict[str, Any], list[Case]]:
     ]
 
 
+def _new_block(expected: dict[str, Any] | None) -> NewBlock | None:
+    return None if expected is None else NewBlock(**expected | {"fee": Decimal(expected["fee"])})
+
+
 def _case(block: dict[str, Any], record: dict[str, Any], group: dict[str, Any]) -> Case:
     expected = block["expected"]
     return Case(
@@ -62,6 +76,7 @@ def _case(block: dict[str, Any], record: dict[str, Any], group: dict[str, Any]) 
             days=expected["days"],
             fee=None if expected["fee"] is None else Decimal(expected["fee"]),
             answer=expected.get("answer"),
+            new_block=_new_block(expected.get("new_block")),
         ),
         record=record,
         group=group.get("name"),

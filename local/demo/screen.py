@@ -126,10 +126,13 @@ def outcomes(cases: list[Case], seen: dict[str, Seen], wrong: dict[str, list[str
         block = seen[case.pk]
         extended = block.end is not None and block.end != block.first_end
         mark = Text("✗", style="bold red") if wrong.get(case.pk) else Text("✓", style="green")
-        outcome = block.last_state if block.closed else "nothing bought" if block.execution is None else "still running"
+        ended = block.extension
+        outcome = ended.last_state if ended.closed else "nothing bought" if ended.execution is None else "still running"
+        new_end = Text(short(block.end), style="bold green") if extended else "-"
+        if block.new_blocks:
+            outcome, new_end = f"{outcome}, so a new block", Text(short(block.new_blocks[0].end), style="bold green")
         table.add_row(
-            mark, case.pk, outcome, block.status, _fee(block), short(block.first_end),
-            Text(short(block.end), style="bold green") if extended else "-",
+            mark, case.pk, outcome, block.status, _fee(block), short(block.first_end), new_end,
             told_actions(block) if case.group else "no group",
         )  # fmt: skip
     return table
@@ -163,5 +166,7 @@ def following(
 
 
 def _fee(block: Seen) -> str:
+    if block.new_blocks:
+        return f"{block.new_fee:,}"
     paid = [fee for fee, status in block.orders if status != "payment-failed"]
     return f"{sum(paid, Decimal(0)):,}" if paid else "not charged" if block.orders else "-"

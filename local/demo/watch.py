@@ -25,6 +25,32 @@ class News:
 
 
 @dataclass
+class Run:
+    """What is known of a workflow's execution; `execution` is its name, None before it has started."""
+
+    execution: str | None = None
+    status: str | None = None
+    last_state: str | None = None
+    read_events: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self.status not in (None, "RUNNING")
+
+
+@dataclass(frozen=True)
+class NewBlock:
+    """A block that EC2 has sold in another's place, as EC2 shows it."""
+
+    reservation_id: str
+    availability_zone: str
+    start: datetime
+    end: datetime
+    state: str
+
+
+@dataclass
 class Seen:
     """What is known of a block so far."""
 
@@ -34,19 +60,14 @@ class Seen:
     state: str | None = None
     status: str | None = None
     error: str | None = None
-    execution: str | None = None
-    execution_status: str | None = None
-    last_state: str | None = None
+    extension: Run = field(default_factory=Run)
+    plan_b: Run = field(default_factory=Run)
+    new_blocks: list[NewBlock] = field(default_factory=list)
+    new_fee: Decimal | None = None  # as it was offered: EC2 does not show what it took for a block
     link: str | None = None
     approver: str | None = None
     orders: list[tuple[Decimal, str]] = field(default_factory=list)
     actions: list[tuple[datetime, str, str]] = field(default_factory=list)
-    read_events: int = 0
-
-    @property
-    def closed(self) -> bool:
-        """Whether its extend-block execution has ended."""
-        return self.execution_status not in (None, "RUNNING")
 
 
 class Watch:
@@ -82,30 +103,33 @@ class Watch:
     # -- the workflows ----------------------------------------------------------------------------------------------------
 
     def _executions(self) -> Iterator[News]:
-        pages = self._states.get_paginator("list_executions").paginate(
-            stateMachineArn=self._stack.outputs["ExtendBlockArn"]
-        )
-        for execution in (each for page in pages for each in page["executions"]):
-            pk = next((pk for cr, pk in self._by_reservation.items() if execution["name"].startswith(cr)), None)
-            if pk is None or self.seen[pk].closed:
-                continue
-            seen = self.seen[pk]
-            yield from self._history(pk, execution["executionArn"])
-            seen.execution, seen.execution_status = execution["name"], execution["status"]
-            if seen.closed:
-                yield News(self.now(), pk, "end", f"extend-block ends: {seen.last_state}")
+        runs = {
+            ("extend-block", "ExtendBlockArn"): {pk: seen.extension for pk, seen in self.seen.items()},
+            ("replace-block", "ReplaceBlockArn"): {pk: seen.plan_b for pk, seen in self.seen.items()},
+        }
+        for (workflow, output), of in runs.items():
+            pages = self._states.get_paginator("list_executions").paginate(stateMachineArn=self._stack.outputs[output])
+            for execution in (each for page in pages for each in page["executions"]):
+                pk = next((pk for cr, pk in self._by_reservation.items() if execution["name"].startswith(cr)), None)
+                if pk is None or of[pk].closed:
+                    continue
+                yield from self._history(pk, of[pk], execution["executionArn"])
+                of[pk].execution, of[pk].status = execution["name"], execution["status"]
+                if of[pk].closed:
+                    yield News(self.now(), pk, "end", f"{workflow} ends: {of[pk].last_state}")
 
-    def _history(self, pk: str, arn: str) -> Iterator[News]:
-        seen = self.seen[pk]
+    def _history(self, pk: str, run: Run, arn: str) -> Iterator[News]:
         pages = self._states.get_paginator("get_execution_history").paginate(executionArn=arn)
         events = [event for page in pages for event in page["events"]]
-        for event in events[seen.read_events :]:
+        for event in events[run.read_events :]:
             entered, exited = event.get("stateEnteredEventDetails"), event.get("stateExitedEventDetails")
             if entered:
-                seen.last_state = entered["name"]
+                run.last_state = entered["name"]
             if exited and exited["name"] in _TOLD and (text := _told(exited)):
                 yield News(event["timestamp"].astimezone(UTC), pk, "step", text)
-        seen.read_events = len(events)
+            if exited and exited["name"] == "Look for a block":
+                self.seen[pk].new_fee = _offered_fee(exited) or self.seen[pk].new_fee
+        run.read_events = len(events)
 
     # -- people -----------------------------------------------------------------------------------------------------------
 
@@ -148,6 +172,7 @@ class Watch:
             for entry in (each for page in pages for each in page["CapacityReservations"]):
                 pk = self._by_reservation.get(entry["CapacityReservationId"])
                 if pk is None:
+                    yield from self._new_block(entry)
                     continue
                 seen, end = self.seen[pk], entry.get("EndDate")
                 seen.state, seen.start = entry["State"], entry.get("StartDate")
@@ -156,6 +181,19 @@ class Watch:
                 elif end != seen.end:
                     yield News(self.now(), pk, "moved", f"EC2 moved the end: {short(seen.end)} -> {short(end)}")
                     seen.end = end
+
+    def _new_block(self, entry: dict[str, Any]) -> Iterator[News]:
+        tags = {tag["Key"]: tag["Value"] for tag in entry.get("Tags", [])}
+        pk = self._by_reservation.get(tags.get("blockkeeper:purchase", "").partition("#")[0])
+        if pk is None:
+            return
+        fields = ("CapacityReservationId", "AvailabilityZone", "StartDate", "EndDate", "State")
+        new, known = NewBlock(*(entry[field] for field in fields)), self.seen[pk].new_blocks
+        before = next((each for each in known if each.reservation_id == new.reservation_id), None)
+        if new != before:
+            text = f"new block {new.reservation_id} in {new.availability_zone} is {new.state}"
+            yield News(self.now(), pk, "buy", f"{text}: {short(new.start)} to {short(new.end)}")
+        self.seen[pk].new_blocks = [*(each for each in known if each != before), new]
 
     def _actions(self) -> Iterator[News]:
         for scaling in self._scaling.values():
@@ -227,10 +265,26 @@ def _search(found: dict[str, Any]) -> str | None:
     return f"EC2 offers {days} days for {Decimal(offering['upfront_fee']):,} USD{verdict}"
 
 
-# What the states of extend-block have to tell when they end.
+def _look(found: dict[str, Any]) -> str | None:
+    new = found.get("offering")
+    if new is None:
+        return f"no new block: {found.get('reason') or found.get('found')}"
+    times = f"{short(instant(new['new_start']))} to {short(instant(new['new_end']))}"
+    return f"EC2 sells a block in {new['availability_zone']}, {times}, for {Decimal(new['upfront_fee']):,} USD"
+
+
+def _offered_fee(exited: dict[str, Any]) -> Decimal | None:
+    offering = json.loads(exited["output"]).get("Payload", {}).get("offering")
+    return Decimal(offering["upfront_fee"]) if offering else None
+
+
+# What the states of extend-block and replace-block have to tell when they end.
 _TOLD: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "Search offerings": _search,
     "Look up the offer again": lambda found: f"looked up again before buying: {found.get('found')}",
+    "Look for a block": _look,
+    "Enrol the block": lambda enrolled: f"enrolled as {enrolled.get('environment')}, with the old block's policy",
+    "Point the groups": lambda done: "; ".join([*done.get("problems", []), *done.get("pointed", [])]) or None,
     "Buy once": lambda bought: (
         f"buyer: {bought.get('result')}{f' ({reason})' if (reason := bought.get('reason')) else ''}"
     ),

@@ -7,15 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from local.demo.check import differences, instances_at
+from local.demo.check import differences, handed_over, instances_at
 from local.demo.fleet import read
-from local.demo.watch import Seen
+from local.demo.watch import NewBlock, Run, Seen
 from local.stack import Stack
 
 FLEET, CASES = read()
 CASE = next(case for case in CASES if case.pk == "vision-train")
 UNBOUGHT = next(case for case in CASES if case.pk == "robotics-sim")
+REPLACED = next(case for case in CASES if case.pk == "genome-map")
 OLD_END = datetime(2026, 5, 5, 11, 30, tzinfo=UTC)
+
+NEW = NewBlock("cr-1", "us-west-2b", OLD_END + timedelta(hours=3.5), OLD_END + timedelta(hours=24), "scheduled")
 
 
 def as_expected(case):
@@ -25,10 +28,8 @@ def as_expected(case):
         first_end=OLD_END,
         end=end,
         status=case.expected.status,
-        execution="x" if case.expected.ends_in else None,
-        execution_status="SUCCEEDED" if case.expected.ends_in else None,
-        last_state=case.expected.ends_in,
-        actions=[(end - timedelta(minutes=37) - hook, "0/0/0", "blockkeeper-end")],
+        extension=Run("x", "SUCCEEDED", case.expected.ends_in) if case.expected.ends_in else Run(),
+        actions=[(end - timedelta(minutes=37) - hook, "0/0/0", f"blockkeeper-{case.reservation_id}-end")],
     )
 
 
@@ -59,13 +60,14 @@ def test_what_is_as_expected_has_no_difference():
     ("change", "fees", "text"),
     [
         ({"status": "ERROR"}, ["55813.63"], "its status is ERROR"),
-        ({"last_state": "Payment failed"}, ["55813.63"], "ended in Payment failed"),
-        ({"execution_status": "RUNNING"}, ["55813.63"], "ended in nothing"),
+        ({"extension": Run("x", "FAILED", "Payment failed")}, ["55813.63"], "ended in Payment failed"),
+        ({"extension": Run("x", "RUNNING", "Extension confirmed")}, ["55813.63"], "ended in nothing"),
         ({"end": OLD_END}, ["55813.63"], "moved by 0 days"),
         ({}, [], "0 extensions were ordered"),
         ({}, ["55813.63", "55813.63"], "2 extensions were ordered"),
         ({}, ["1.00"], "cost 1.00 USD"),
         ({"actions": []}, ["55813.63"], "has 0 actions to zero"),
+        ({"new_blocks": [NEW]}, ["55813.63"], "1 new blocks were bought, expected is none"),
     ],
 )
 def test_each_kind_of_difference_is_seen(change, fees, text):
@@ -85,9 +87,47 @@ def test_an_order_for_a_block_that_must_not_be_extended_is_seen():
     assert "expected is none" in found(UNBOUGHT, as_expected(UNBOUGHT), ["1.00"])[UNBOUGHT.pk][0]
 
 
+def replaced(**fields):
+    seen = replace(as_expected(REPLACED), new_blocks=[NEW], new_fee=Decimal("2251.72"))
+    return replace(seen, plan_b=Run("x", "SUCCEEDED", "Block replaced"), **fields)
+
+
+def test_a_new_block_is_as_expected():
+    assert found(REPLACED, replaced(), []) == {}
+    assert handed_over(REPLACED, replaced()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"new_blocks": []}, "0 new blocks were bought, expected is exactly one"),
+        ({"new_blocks": [NEW, replace(NEW, reservation_id="cr-2")]}, "2 new blocks were bought"),
+        ({"new_blocks": [replace(NEW, availability_zone="us-west-2c")]}, "the new block is us-west-2c, 20 hours"),
+        ({"new_blocks": [replace(NEW, end=OLD_END)]}, "-4 hours"),
+        ({"new_fee": Decimal(1)}, "1 USD"),
+    ],
+)
+def test_each_difference_of_a_new_block_is_seen(change, text):
+    (problems,) = found(REPLACED, replace(replaced(), **change), []).values()
+    assert any(text in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    "run", [Run(), Run("x", "RUNNING", "Block replaced"), Run("x", "FAILED", "Groups not pointed")]
+)
+def test_a_plan_b_that_has_not_ended_well_is_seen(run):
+    assert "expected is the end Block replaced" in handed_over(REPLACED, replace(replaced(), plan_b=run))[0]
+
+
+@pytest.mark.parametrize(("hours", "count"), [(-2, 2), (0, 0), (3, 0), (3.5, 2), (24, 0)])
+def test_a_group_has_the_instances_of_the_new_block_too(hours, count):
+    seen = replaced(start=OLD_END - timedelta(days=6))
+    assert instances_at(REPLACED, seen, OLD_END + timedelta(hours=hours)) == count
+
+
 def test_a_persons_own_no_is_what_is_expected_then():
     seen = as_expected(CASE)
-    seen.status, seen.last_state, seen.end = "EXPIRING", "Extension rejected", OLD_END
+    seen.status, seen.extension.last_state, seen.end = "EXPIRING", "Extension rejected", OLD_END
     seen.actions = [(at - timedelta(days=7), sizes, name) for at, sizes, name in seen.actions]
     assert found(CASE, seen, [], answer="reject") == {}
     assert found(CASE, seen, ["55813.63"], answer="reject") != {}
