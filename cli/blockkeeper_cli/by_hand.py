@@ -122,10 +122,10 @@ def begin(step: Step, workflow: Workflow) -> None:
     """Say what the workflow would meet first, before it is started.
 
     Raises:
-        CommandError: it would end at once.
+        CommandError: it would stop there.
     """
     if step.verdict is Verdict.STOP:
-        raise CommandError(f"{workflow.name} would end at once and is not started: {step.words}")
+        raise CommandError(f"{workflow.name} would buy nothing and is not started: {step.words}")
     if step.verdict is not Verdict.OK:
         output.note(f"first of all: {step.words}")
 

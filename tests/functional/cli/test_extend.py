@@ -235,7 +235,7 @@ def test_what_would_end_at_once_is_said_and_not_started(cli, fields, at, words):
         cli.market.clock.set(at)
     ran = cli("extend", "team-vision", "--yes")
     assert ran.code == 1
-    assert f"extend-block would end at once and is not started: {words}" in ran.err
+    assert f"extend-block would buy nothing and is not started: {words}" in ran.err
     assert cli.executions() == []
 
 

@@ -176,7 +176,7 @@ def test_what_would_end_at_once_is_said_and_not_started(for_sale, fields, at, wo
     cli.market.clock.set(at)
     ran = cli("replace", "team-vision", "--yes")
     assert ran.code == 1
-    assert f"replace-block would end at once and is not started: {words}" in ran.err
+    assert f"replace-block would buy nothing and is not started: {words}" in ran.err
     assert cli.executions(cli.plan_b) == []
 
 

@@ -488,6 +488,26 @@ def test_a_redriven_execution_buys_once(plan_b):
     assert len(plan_b.purchases()) == len(plan_b.new_blocks()) == 1
 
 
+@pytest.mark.parametrize(
+    ("after", "state"), [(timedelta(minutes=1), "Wait for the payment"), (timedelta(hours=1), "Wait for the handover")]
+)
+def test_what_a_stopped_one_has_bought_is_gone_on_with_by_hand(plan_b, after, state):
+    """As `blockkeeper replace` starts it: under another name, since the first is used up."""
+    plan_b.without_extension(require_approval=True)
+    stopped = plan_b.replace()
+    plan_b.world.run_for(timedelta(minutes=1))
+    plan_b.answer("approve")
+    plan_b.world.run_for(after)
+    assert stopped.path[-1] == state
+    plan_b.world.engine.stop(stopped)
+    again = plan_b.replace(f"{NAME}-by-hand-20260501T1000Z", requested_by="jo@example.com")
+    plan_b.world.run_until_idle()
+    assert again.output["outcome"] == "replaced"
+    assert len(plan_b.purchases()) == len(plan_b.new_blocks()) == len(plan_b.items("approval")) == 1
+    assert len(plan_b.items("environment")) == 2
+    assert plan_b.group()["LaunchTemplate"]["Version"] == "2"
+
+
 def test_an_order_of_unknown_outcome_for_the_extension_blocks_the_block(plan_b):
     plan_b.without_extension()
     plan_b.put("unresolved", {"id": "cr-0a1", "ledger_id": f"cr-0a1#{END}"})
