@@ -72,6 +72,7 @@ class Demo:
         self.screen.heading("detect-expiry looks at every block (the schedule starts it every 15 minutes)")
         execution = self.stack.start("DetectExpiryArn", "demo-first-look")
         self.wait("detect-expiry", lambda: self.ended(execution), told=False)
+        self.watch.look()  # the records as the sweep has left them
         self.screen.show(found(self.cases, self.seen))
 
     def ask(self) -> None:

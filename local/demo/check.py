@@ -19,7 +19,7 @@ def differences(
     Args:
         answers: what approvers really answered; a person at the terminal may have decided otherwise than the fleet expects.
     """
-    orders = _orders(stack, cases)
+    orders = _orders(stack, cases, seen)
     found = {}
     for case in cases:
         expected = _expected(case, answers.get(case.pk))
@@ -119,9 +119,10 @@ def instances_at(case: Case, block: Seen, moment: datetime) -> int:
     return 0
 
 
-def _orders(stack: Stack, cases: list[Case]) -> dict[str, list[Decimal]]:
-    """Every order that EC2 has ever taken, by block."""
+def _orders(stack: Stack, cases: list[Case], seen: dict[str, Seen]) -> dict[str, list[Decimal]]:
+    """Every extension that EC2 has ever taken an order for, by block; of a new block under the one that it replaces."""
     names = {case.reservation_id: case.pk for case in cases}
+    names |= {new.reservation_id: pk for pk, block in seen.items() for new in block.new_blocks}
     found: dict[str, list[Decimal]] = {case.pk: [] for case in cases}
     for region in sorted({case.region for case in cases}):
         pages = stack.aws.client("ec2", region).get_paginator("describe_capacity_block_extension_history").paginate()

@@ -158,7 +158,8 @@ class Watch:
             found: dict[str, list[tuple[Decimal, str]]] = {}
             for each in (entry for page in pages for entry in page["CapacityBlockExtensions"]):
                 order = (Decimal(each["UpfrontFee"]), each["CapacityBlockExtensionStatus"])
-                found.setdefault(self._by_reservation[each["CapacityReservationId"]], []).append(order)
+                if pk := self._by_reservation.get(each["CapacityReservationId"]):
+                    found.setdefault(pk, []).append(order)
             for pk, orders in found.items():
                 for fee, status in orders[len(self.seen[pk].orders) :] or (
                     orders[-1:] if orders != self.seen[pk].orders else []

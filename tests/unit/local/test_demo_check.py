@@ -18,7 +18,7 @@ UNBOUGHT = next(case for case in CASES if case.pk == "robotics-sim")
 REPLACED = next(case for case in CASES if case.pk == "genome-map")
 OLD_END = datetime(2026, 5, 5, 11, 30, tzinfo=UTC)
 
-NEW = NewBlock("cr-1", "us-west-2b", OLD_END + timedelta(hours=3.5), OLD_END + timedelta(hours=24), "scheduled")
+NEW = NewBlock("cr-1", "us-west-2b", OLD_END + timedelta(hours=3.5), OLD_END + timedelta(days=7), "scheduled")
 
 
 def as_expected(case):
@@ -88,7 +88,7 @@ def test_an_order_for_a_block_that_must_not_be_extended_is_seen():
 
 
 def replaced(**fields):
-    seen = replace(as_expected(REPLACED), new_blocks=[NEW], new_fee=Decimal("2251.72"))
+    seen = replace(as_expected(REPLACED), new_blocks=[NEW], new_fee=Decimal("18068.68"))
     return replace(seen, plan_b=Run("x", "SUCCEEDED", "Block replaced"), **fields)
 
 
@@ -102,7 +102,7 @@ def test_a_new_block_is_as_expected():
     [
         ({"new_blocks": []}, "0 new blocks were bought, expected is exactly one"),
         ({"new_blocks": [NEW, replace(NEW, reservation_id="cr-2")]}, "2 new blocks were bought"),
-        ({"new_blocks": [replace(NEW, availability_zone="us-west-2c")]}, "the new block is us-west-2c, 20 hours"),
+        ({"new_blocks": [replace(NEW, availability_zone="us-west-2c")]}, "the new block is us-west-2c, 164 hours"),
         ({"new_blocks": [replace(NEW, end=OLD_END)]}, "-4 hours"),
         ({"new_fee": Decimal(1)}, "1 USD"),
     ],
@@ -112,6 +112,11 @@ def test_each_difference_of_a_new_block_is_seen(change, text):
     assert any(text in problem for problem in problems), problems
 
 
+def test_an_extension_of_the_new_block_is_seen():
+    orders = stack_with({NEW.reservation_id: ["1.00"]})
+    assert "expected is none" in differences(orders, [REPLACED], {REPLACED.pk: replaced()}, {})[REPLACED.pk][0]
+
+
 @pytest.mark.parametrize(
     "run", [Run(), Run("x", "RUNNING", "Block replaced"), Run("x", "FAILED", "Groups not pointed")]
 )
@@ -119,7 +124,7 @@ def test_a_plan_b_that_has_not_ended_well_is_seen(run):
     assert "expected is the end Block replaced" in handed_over(REPLACED, replace(replaced(), plan_b=run))[0]
 
 
-@pytest.mark.parametrize(("hours", "count"), [(-2, 2), (0, 0), (3, 0), (3.5, 2), (24, 0)])
+@pytest.mark.parametrize(("hours", "count"), [(-2, 2), (0, 0), (3, 0), (3.5, 2), (168, 0)])
 def test_a_group_has_the_instances_of_the_new_block_too(hours, count):
     seen = replaced(start=OLD_END - timedelta(days=6))
     assert instances_at(REPLACED, seen, OLD_END + timedelta(hours=hours)) == count
