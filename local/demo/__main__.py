@@ -187,7 +187,7 @@ class Demo:
         counts = [(self.watch.now(), self.watch.instances())]
         wrong: dict[str, list[str]] = {}
         for moment, why in (
-            (terminates, "EC2 terminates what still runs in the blocks that end first"),
+            (terminates, "EC2 terminates what still runs in the blocks that end first, and plan B's group goes over"),
             (starts + STARTED, "the next block has started"),
             (new + STARTED, "the block that plan B bought has started"),
         ):
@@ -196,6 +196,10 @@ class Demo:
             expected = {case.pk: instances_at(case, self.seen[case.pk], moment) for case in grouped}
             with contextlib.suppress(StuckError):  # the table shows what differs
                 self.wait("groups", lambda expected=expected: self.watch.instances() == expected, patience=60)  # type: ignore[misc]
+            with contextlib.suppress(
+                StuckError
+            ):  # from the first moment on nothing runs in the replaced blocks any more
+                self.wait("plan B", lambda: not any(handed_over(case, self.seen[case.pk]) for case in self.cases))
             counts.append((moment, self.watch.instances()))
             for pk, count in expected.items():
                 if counts[-1][1].get(pk) != count:
