@@ -67,7 +67,7 @@ def test_bought_needs_ec2_to_show_it(unknown):
 def test_not_bought_is_refused_when_ec2_shows_the_order_and_bought_is_taken(unknown):
     cli = unknown(offering_id="cbe-none")
     offering = order(cli)
-    cli.purchase(state="UNKNOWN", sent_at="2026-05-02T12:00:00Z", offering_id=offering)
+    cli.purchase(state="UNKNOWN", sent_at="2026-05-03T12:00:00Z", offering_id=offering)
     assert "resolve it with --bought" in cli("resolve", BLOCK).out
     ran = cli("resolve", BLOCK, "--not-bought", *SAID)
     assert (ran.code, "payment-pending; say --bought" in ran.err) == (1, True)
