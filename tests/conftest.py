@@ -14,17 +14,26 @@ def pytest_addoption(parser):
     )
 
 
-# Before xdist reads the groups; it is told not to sort them.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """A file's tests stay in one process, with what they share, and so do all that need the deployed stack; the longest begin."""
-    items.sort(key=lambda item: _BEGIN.get(_group(item), len(_BEGIN)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
 _BEGIN = {"deployed": 0, "tests/functional/faults/test_fault_matrix.py": 1, "tests/functional/model/test_model.py": 2}
+"""What takes longest begins."""
 
 
-def _group(item):
-    return "deployed" if item.get_closest_marker("e2e") else str(item.path.relative_to(item.config.rootpath))
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: _BEGIN.get(_together(item.nodeid), len(_BEGIN)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return _together(nodeid)
+
+    return Together(config, log)
+
+
+def _together(nodeid):
+    """The tests of one such name run in one process: those of a file share what it makes, and all on the deployed stack share that."""
+    file = nodeid.partition("::")[0]
+    return "deployed" if file.startswith("tests/e2e/") else file
