@@ -34,6 +34,6 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def _together(nodeid):
-    """The tests of one such name run in one process: those of a file share what it makes, and all on the deployed stack share that."""
+    """What runs in one process: the tests of a file share what it makes, and all on the deployed stack share that."""
     file = nodeid.partition("::")[0]
     return "deployed" if file.startswith("tests/e2e/") else file
