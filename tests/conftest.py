@@ -1,8 +1,11 @@
-"""How the tests are shared among processes (pytest-xdist), and where what they ran of the product is gathered."""
+"""How the tests are shared among processes (pytest-xdist), and how what they ran comes together."""
 
+import json
 from pathlib import Path
 
 import pytest
+
+from tests.ran import HERE, Ran
 
 
 def pytest_addoption(parser):
@@ -37,3 +40,30 @@ def _together(nodeid):
     """What runs in one process: the tests of a file share what it makes, and all on the deployed stack share that."""
     file = nodeid.partition("::")[0]
     return "deployed" if file.startswith("tests/e2e/") else file
+
+
+def pytest_configure(config):
+    config.stash[HERE] = Ran()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A process of xdist has ended: take over what it ran."""
+    node.config.stash[HERE].add(Ran(getattr(node, "workeroutput", {}).get("ran")))
+
+
+def pytest_sessionfinish(session):
+    config, here = session.config, session.config.stash[HERE]
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["ran"] = here.facts()
+    elif config.getoption("ran") and here.branches:
+        config.getoption("ran").write_text(json.dumps(here.facts()))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many scenarios of the fault matrix ran, and how many of each kind."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            if kinds := dict(report.user_properties).get("faults"):
+                each = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+                terminalreporter.write_line(f"fault matrix: {sum(kinds.values())} scenarios ({each})")

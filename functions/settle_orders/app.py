@@ -5,7 +5,7 @@ from typing import Any
 
 from blockkeeper.aws import ec2, ledger
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import Purchase, PurchaseState, Settlement, left_behind, settlement
+from blockkeeper.domain.ledger import LIVES, Purchase, PurchaseState, Settlement, left_behind, settlement
 from blockkeeper.domain.names import end_of, reservation_of
 from blockkeeper.domain.new_block import block_settlement, bought_block, old_block
 from blockkeeper.telemetry import count, handler, log
@@ -24,7 +24,7 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, int]:
         ClientError: the table or EC2's reservations could not be read; nothing was written.
     """
     now = parse_instant(event["now"])
-    open_orders = list(ledger.unsettled(event["account"], event["region"]))
+    open_orders = list(ledger.unsettled(event["account"], event["region"], now - LIVES))
     # What was not sent needs no look at EC2.
     ask = any(item["state"] != PurchaseState.INTENT for item in open_orders)
     entries = ec2.describe_entries(event["region"], event["account"]) if ask else []

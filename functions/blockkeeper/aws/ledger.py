@@ -112,13 +112,19 @@ def purchases(reservation_id: str | None = None) -> Iterator[dict[str, Any]]:
     return table.query_kind(KIND, f"{reservation_id}#" if reservation_id else "")
 
 
-def unsettled(account: str, region: str) -> Iterator[dict[str, Any]]:
-    """Entries of an account and Region that lack the last word: under way, UNKNOWN, or bought and not yet paid."""
+def unsettled(account: str, region: str, sent_before: datetime) -> Iterator[dict[str, Any]]:
+    """Entries of an account and Region that lack the last word: under way, UNKNOWN, or bought and not yet paid.
+
+    Args:
+        sent_before: orders sent later are left out; their own run looks itself, and EC2 allows only so many reads.
+    """
     return table.query_kind(
         KIND,
         where="#account = :account AND #region = :region AND (#state IN (:intent, :sent, :unknown) OR "
-        "(#state = :bought AND attribute_not_exists(#ec2_status)))",
+        "(#state = :bought AND attribute_not_exists(#ec2_status))) AND "
+        "(attribute_not_exists(#sent_at) OR #sent_at <= :sent_before)",
         values={
+            ":sent_before": format_instant(sent_before),
             ":account": account,
             ":region": region,
             ":intent": PurchaseState.INTENT,

@@ -320,11 +320,13 @@ def _ledger_and_ec2(story, people, *, final, tended):
 def _budget(story, people, *, limit, final):
     """What is reserved is what was bought, or may have been; once all is over it is exactly that, whoever died on the way."""
     least, most = Counter(), Counter()
-    taken = _by_hand(people) | {each.offering_id: each for each in ours(story, people)}
+    by_hand, taken = _by_hand(people), {each.offering_id: each for each in ours(story, people)}
     for entry in story.items("purchase"):
         if entry["state"] == "REFUSED":
             continue
-        fee, bought = Decimal(entry["upfront_fee"]), taken.get(entry["offering_id"])
+        # What is not known may have been bought, whatever became of what somebody bought in the console.
+        adopted = by_hand if entry["state"] == "BOUGHT" else {}
+        fee, bought = Decimal(entry["upfront_fee"]), (adopted | taken).get(entry["offering_id"])
         spent = Decimal(0) if bought is not None and bought.failed else fee
         for budget in entry["budgets"]:
             most[budget] += spent if final else fee

@@ -339,7 +339,7 @@ def test_case_b18_when_ec2_cannot_be_read_nothing_is_settled(live):
     # Of the purchase itself no event comes, which would start a sweep.
     live.world.market.faults.add(kind="drop_event", times=None)
     stopped(live.block().enrol(), ORDER, "crash_after")
-    live.world.run_for(14 * MINUTE)
+    live.world.run_for(16 * MINUTE)
     live.world.market.faults.add(kind="denied", operation="DescribeCapacityBlockExtensionHistory", times=1)
     assert swept(live) == OK
     assert live.purchase()["state"] == "SENT"
