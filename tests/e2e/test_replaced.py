@@ -4,6 +4,7 @@ tests/functional/workflows/test_replaced.py tells the same story in one process;
 """
 
 import json
+import warnings
 
 import pytest
 from on_the_deployed_stack import OnTheDeployedStack
@@ -20,8 +21,12 @@ def engine(deployed):
     deployed.speed(1)
 
 
-def failures(deployed, *reservations):
-    """Tasks that failed in any execution about the reservations, by machine: what IAM refuses shows here."""
+def ended_badly(deployed, *reservations):
+    """Executions about the reservations that did not end well, each with its failed tasks.
+
+    A task that failed and went well when it was tried again is told as a warning: two runs may arrange one group in the same
+    moment, and the one that does not find what it wrote tries again.
+    """
     states, found = deployed.states, []
     for machine in states.list_state_machines()["stateMachines"]:
         pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine["stateMachineArn"])
@@ -29,8 +34,12 @@ def failures(deployed, *reservations):
             if not execution["name"].startswith(reservations):
                 continue
             histories = states.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
-            events = [event["type"] for page in histories for event in page["events"]]
-            found += [(execution["name"], each) for each in events if each.endswith(("Failed", "TimedOut"))]
+            events = [event for page in histories for event in page["events"]]
+            failed = [event for event in events if event["type"].endswith(("Failed", "TimedOut"))]
+            if execution["status"] not in {"RUNNING", "SUCCEEDED"}:
+                found.append((execution["name"], execution["status"], failed))
+            elif failed:
+                warnings.warn(f"{execution['name']}: {failed}", stacklevel=1)
     return found
 
 
@@ -55,7 +64,7 @@ def refused_in_logs(deployed):
 
 def test_plan_b_from_no_extension_to_the_nodes_of_the_new_block(deployed, engine):
     new = tell(engine)
-    assert failures(deployed, OLD, new) == []
+    assert ended_badly(deployed, OLD, new) == []
     refused = refused_in_logs(deployed)
     assert refused == []
     (row,) = json.loads(engine.blockkeeper("history", OLD, "--json").stdout)
