@@ -11,7 +11,7 @@ from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.money import format_usd
 from blockkeeper.domain.names import block_ledger_id
-from blockkeeper.domain.new_block import NewBlock, bought_block, choose_block, reconcile_block
+from blockkeeper.domain.new_block import NewBlock, choose_block
 from blockkeeper.domain.next_move import Move
 from blockkeeper.domain.offering import Found
 from blockkeeper.domain.replacement import block_refusal, latest_start, replacement_move, search_until, wanted_block
@@ -54,25 +54,19 @@ def rehearse(environment: Environment, reservation: Reservation, account: str, n
 def look(environment: Environment, reservation: Reservation, account: str, now: datetime) -> Step:
     """What replace-block would do first, from the record, EC2 and the ledger: search, wait, go on with an order, or end at once."""
     from blockkeeper import settings
-    from blockkeeper.aws import ec2, ledger
+    from blockkeeper.aws import ledger
+    from blockkeeper.aws.block_order import read_block_order
 
-    key = block_ledger_id(reservation.reservation_id, reservation.end)
-    entries = ec2.describe_entries(reservation.region, account)
-    reconciliation = reconcile_block(
-        ledger.read(key),
-        bought_block(entries, key, reservation.region),
-        ec2.extension_history(reservation.reservation_id, reservation.region, account),
-        reservation.end,
-    )
+    order = read_block_order(reservation.reservation_id, reservation.end, reservation.region, account)
     move = replacement_move(
         environment,
         reservation,
-        reconciliation,
+        order.found,
         end=reservation.end,
         account=account,
         payment_margin=settings.payment_margin(),
         now=now,
-        in_the_way=ledger.in_the_way(key),
+        in_the_way=ledger.in_the_way(order.key),
     )
     if move.move is Move.STOP:
         return Step("ledger", Verdict.STOP, move.reason)
@@ -80,7 +74,7 @@ def look(environment: Environment, reservation: Reservation, account: str, now: 
         return Step("ledger", Verdict.WAIT, f"{move.reason}; nothing more is ordered, and what is left to do is done")
     if move.move is Move.WAIT:
         return Step("ledger", Verdict.WAIT, f"{move.reason}; nothing is ordered while that is so")
-    return Step("ledger", Verdict.OK, reconciliation.reason)
+    return Step("ledger", Verdict.OK, order.found.reason)
 
 
 def _policy(environment: Environment) -> str:

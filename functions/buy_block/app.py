@@ -5,15 +5,15 @@ from functools import partial
 from typing import Any
 
 from blockkeeper import settings
-from blockkeeper.aws import ec2, ledger, rate, table
+from blockkeeper.aws import ledger, rate, table
+from blockkeeper.aws.block_order import BlockOrder, read_block_order
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.order import order_once
 from blockkeeper.aws.purchase import purchase_block
 from blockkeeper.domain.instants import parse_instant
-from blockkeeper.domain.ledger import IN_THE_WAY, Purchase, Step
+from blockkeeper.domain.ledger import IN_THE_WAY, Step
 from blockkeeper.domain.money import parse_usd
-from blockkeeper.domain.names import block_ledger_id
-from blockkeeper.domain.new_block import NewBlock, block_settlement, bought_block, old_block, reconcile_block
+from blockkeeper.domain.new_block import NewBlock, block_settlement
 from blockkeeper.domain.outcome import Outcome
 from blockkeeper.domain.purchase_policy import approvers_of
 from blockkeeper.domain.replacement import block_refusal
@@ -39,37 +39,29 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     block, now = event["block"], parse_instant(event["now"])
     place = (block["region"], block["account"])
     end = parse_instant(block["end_date"])
-    key = block_ledger_id(block["reservation_id"], end)
-    purchase = ledger.read(key)
-    entries = ec2.describe_entries(*place)
-    bought = bought_block(entries, key, block["region"])
-    found = reconcile_block(purchase, bought, ec2.extension_history(block["reservation_id"], *place), end)
-    if purchase is not None and (seen := block_settlement(purchase, bought)):
-        ledger.settle(key, purchase, seen, now)
-    if found.step is Step.UNKNOWN:
-        ledger.mark_unknown(key, now, found.reason)
-    if found.step is Step.ADOPT:
-        return _answer(Outcome.PURCHASED, found.reason)
-    if found.step is not Step.ORDER:
-        return _answer(Outcome(found.step), found.reason)
-    old = old_block(entries, block["reservation_id"], block["region"])
-    if old is None or old.platform is None:
+    order = read_block_order(block["reservation_id"], end, *place)
+    if order.purchase is not None and (seen := block_settlement(order.purchase, order.bought)):
+        ledger.settle(order.key, order.purchase, seen, now)
+    if order.found.step is Step.UNKNOWN:
+        ledger.mark_unknown(order.key, now, order.found.reason)
+    if order.found.step is Step.ADOPT:
+        return _answer(Outcome.PURCHASED, order.found.reason)
+    if order.found.step is not Step.ORDER:
+        return _answer(Outcome(order.found.step), order.found.reason)
+    if order.old is None or order.old.platform is None:
         return _answer(Outcome.NOT_ALLOWED, f"EC2 does not show {block['reservation_id']} and its InstancePlatform")
-    if old.end != end:
+    if order.old.end != end:
         return _answer(Outcome.SUPERSEDED, "the end of the old block has moved")
-    if other := ledger.in_the_way(key):
+    if other := ledger.in_the_way(order.key):
         return _answer(Outcome.NOT_ALLOWED, f"the order {other} {IN_THE_WAY}")
-    return _order(event, old, purchase, end, now)
+    return _order(event, order, order.old, end, now)
 
 
-def _order(
-    event: dict[str, Any], old: Reservation, purchase: Purchase | None, end: datetime, now: datetime
-) -> dict[str, Any]:
+def _order(event: dict[str, Any], order: BlockOrder, old: Reservation, end: datetime, now: datetime) -> dict[str, Any]:
     block = event["block"]
     environment = load_environment(block["environment"])
     if environment is None or event["offering"] is None:
         return _answer(Outcome.NOT_ALLOWED, "there is no record or no offering to buy for")
-    key = block_ledger_id(block["reservation_id"], end)
     new = _new_block(event["offering"])
     approval_id = event["approval_id"] if environment.require_approval else None
     approval = table.get_item(ledger.APPROVAL, approval_id) if approval_id else None
@@ -80,7 +72,7 @@ def _order(
         old,
         end=end,
         payment_margin=settings.payment_margin(),
-        ledger_id=key,
+        ledger_id=order.key,
         now=now,
         live=settings.live(),
     )
@@ -103,9 +95,9 @@ def _order(
         new_start=new.start,
         availability_zone=new.zone,
     )
-    tags = {PURCHASE_TAG: key}
+    tags = {PURCHASE_TAG: order.key}
     call = partial(purchase_block, new.offering_id, str(old.platform), tags, block["region"], block["account"])
-    return _answer(*order_once(key, intent, purchase, call, now))
+    return _answer(*order_once(order.key, intent, order.purchase, call, now))
 
 
 def _new_block(facts: dict[str, Any]) -> NewBlock:

@@ -6,17 +6,18 @@ from typing import Any
 
 from blockkeeper import settings
 from blockkeeper.aws import ec2, ledger, table
+from blockkeeper.aws.block_order import BlockOrder, read_block_order
 from blockkeeper.aws.environments import load_environment
 from blockkeeper.aws.search_turns import Answer, search_in_turn
 from blockkeeper.domain.deadlines import decide_block_by
 from blockkeeper.domain.environment import Environment
 from blockkeeper.domain.instants import format_instant, parse_instant
-from blockkeeper.domain.names import block_ledger_id, replacement_name
-from blockkeeper.domain.new_block import NewBlock, bought_block, choose_block, old_block, reconcile_block
-from blockkeeper.domain.next_move import Move, pause
+from blockkeeper.domain.names import replacement_name
+from blockkeeper.domain.new_block import NewBlock, choose_block
+from blockkeeper.domain.next_move import Move, NextMove, pause
 from blockkeeper.domain.offering import Found
 from blockkeeper.domain.outcome import Outcome
-from blockkeeper.domain.replacement import block_approval_refusal, replacement_move, search_until, wanted_block
+from blockkeeper.domain.replacement import block_approval_refusal, replacement_move, resumed, search_until, wanted_block
 from blockkeeper.domain.reservation import Reservation
 from blockkeeper.telemetry import handler
 from blockkeeper.workflow_input import refuse_malformed
@@ -51,26 +52,8 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> Answer:
     environment = load_environment(block["environment"])
     if environment is None:
         return _stop(Outcome.NOT_EXTENDABLE, f"{block['environment']} is not enrolled any more")
-    key = block_ledger_id(block["reservation_id"], end)
-    entries = ec2.describe_entries(*place)
-    old = old_block(entries, block["reservation_id"], block["region"])
-    if old is None:
-        raise ec2.BlockNotFoundError(f"EC2 does not show {block['reservation_id']} to account {block['account']}")
-    move = replacement_move(
-        environment,
-        old,
-        reconcile_block(
-            ledger.read(key),
-            bought_block(entries, key, block["region"]),
-            ec2.extension_history(block["reservation_id"], *place),
-            end,
-        ),
-        end=end,
-        account=block["account"],
-        payment_margin=settings.payment_margin(),
-        now=now,
-        in_the_way=ledger.in_the_way(key),
-    )
+    order = read_block_order(block["reservation_id"], end, *place)
+    move = _move(environment, order, block, end, now)
     if move.move is Move.STOP:
         return _stop(str(move.outcome), move.reason)
     until = search_until(environment, end, settings.payment_margin()) or end
@@ -78,14 +61,31 @@ def lambda_handler(event: dict[str, Any], _context: Any) -> Answer:
         "wait_seconds": int(pause(event["turn"], until, now).total_seconds()),
         "search_until": format_instant(until),
         "name": replacement_name(block["reservation_id"], end),
-        "instance_type": old.instance_type,
-        "instance_count": old.instance_count or environment.instance_count,
+        "instance_type": environment.instance_type if order.old is None else order.old.instance_type,
+        "instance_count": (order.old and order.old.instance_count) or environment.instance_count,
     }
-    if move.move is not Move.SEARCH:
+    if move.move is not Move.SEARCH or order.old is None:
         return {"found": move.move, "reason": move.reason, "outcome": None, "offering": None, "search": None} | facts
     approval = table.get_item(ledger.APPROVAL, event["approval_id"]) if event.get("approval_id") else None
-    found = _search(environment, old, block, approval, state=event["search"], end=end, now=now)
+    found = _search(environment, order.old, block, approval, state=event["search"], end=end, now=now)
     return facts | {"outcome": None, "search": None} | found
+
+
+def _move(environment: Environment, order: BlockOrder, block: dict[str, Any], end: datetime, now: datetime) -> NextMove:
+    if order.old is None:
+        if move := resumed(order.found):
+            return move
+        raise ec2.BlockNotFoundError(f"EC2 does not show {block['reservation_id']} to account {block['account']}")
+    return replacement_move(
+        environment,
+        order.old,
+        order.found,
+        end=end,
+        account=block["account"],
+        payment_margin=settings.payment_margin(),
+        now=now,
+        in_the_way=ledger.in_the_way(order.key),
+    )
 
 
 def _search(

@@ -62,6 +62,17 @@ def block_ledger_id(reservation_id: str, end: datetime) -> str:
     return f"{ledger_id(reservation_id, end)}{_BLOCK}"
 
 
+def replaced_end(reservation_id: str, ledger_id: str) -> datetime | None:
+    """The end at which a new block takes a block's place, from the order's ledger id; None if that is about anything else."""
+    start = f"{reservation_id}#"
+    if not (ledger_id.startswith(start) and ledger_id.endswith(_BLOCK)):
+        return None
+    try:
+        return parse_instant(ledger_id.removeprefix(start).removesuffix(_BLOCK))
+    except ValueError:
+        return None
+
+
 def other_ledger_id(ledger_id: str) -> str:
     """The entry for the same block and end in the other way: of an extension that of a new block, and the reverse."""
     return ledger_id.removesuffix(_BLOCK) if ledger_id.endswith(_BLOCK) else f"{ledger_id}{_BLOCK}"

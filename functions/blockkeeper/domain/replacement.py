@@ -118,6 +118,13 @@ def wanted_block(
     )
 
 
+def resumed(reconciliation: BlockReconciliation) -> NextMove | None:
+    """What an order that was sent before asks for, whatever became of policy and old block since; None when none was sent."""
+    if reconciliation.step in {Step.ADOPT, Step.UNKNOWN, Step.PAYMENT_FAILED}:
+        return NextMove(Move.RESUME, reconciliation.reason)
+    return None
+
+
 def replacement_move(
     environment: Environment,
     old: Reservation,
@@ -134,8 +141,8 @@ def replacement_move(
     Args:
         in_the_way: ledger id of another order for the old block that forbids this one (`aws.ledger.in_the_way`).
     """
-    if reconciliation.step in {Step.ADOPT, Step.UNKNOWN, Step.PAYMENT_FAILED}:
-        return NextMove(Move.RESUME, reconciliation.reason)
+    if move := resumed(reconciliation):
+        return move
     if old.end != end:
         return NextMove(Move.STOP, f"the block now ends at {format_instant(old.end)}", Outcome.SUPERSEDED)
     if environment.capacity_block_id != old.reservation_id:

@@ -9,18 +9,19 @@ from blockkeeper.domain.calendar import scaling_due
 from blockkeeper.domain.deadlines import deadlines_of
 from blockkeeper.domain.environment import Environment, Status, parse_environment
 from blockkeeper.domain.expiry import Action, Decision, decide, missing_target
-from blockkeeper.domain.instants import format_instant, parse_instant
+from blockkeeper.domain.instants import format_instant
 from blockkeeper.domain.names import (
-    block_ledger_id,
     extension_name,
     found_replacement_name,
     leftover_name,
+    replaced_end,
     replacement_name,
     scaling_name,
 )
 from blockkeeper.domain.new_block import PAID_STATES
 from blockkeeper.domain.outcome import LEFT_BEHIND, Outcome
 from blockkeeper.domain.replacement import replacement_due
+from blockkeeper.domain.replacement_outcome import ReplacementOutcome
 from blockkeeper.domain.reservation import (
     Reservation,
     UnreadableReservationError,
@@ -90,8 +91,8 @@ def sweep(
     watched = now + period + SWEEP_LATENESS
     blocks = _blocks(entries, target.region, result)
     records, enrolled = list(records), set()
-    ids = {record.get("capacity_block_id") for record in records}
-    new = {block.purchase: block for block in blocks.values() if block.purchase and block.reservation_id not in ids}
+    ids = {str(record.get("capacity_block_id")) for record in records}
+    bought = [block for block in blocks.values() if block.purchase]
     for record in records:
         if record.get("region") != target.region:
             continue
@@ -105,7 +106,7 @@ def sweep(
                 )
             elif _ours_to_miss(environment, target):
                 _missing(target, environment, result, now)
-            result.starts += _found_late(target, environment, new)
+            result.starts += _gone_on_with(target, environment, bought, ids, now)
         except Exception as error:  # noqa: BLE001 - whatever somebody wrote by hand, the others go on (design rule 4)
             result.unreadable.append(f"record {record.get('PK')}: {type(error).__name__}: {error}")
     result.starts += [_disarm(target, leftover, now) for leftover in leftovers]
@@ -223,20 +224,36 @@ def _replacement(target: Target, environment: Environment, end: datetime, name: 
     return {"workflow": "replace-block", "name": name, "input": block}
 
 
-def _found_late(target: Target, environment: Environment, new: Mapping[str, Reservation]) -> list[dict[str, Any]]:
-    """What enrols the block that was ordered in place of the record's, if it was paid after replace-block had given it up.
+def _gone_on_with(
+    target: Target, environment: Environment, bought: Iterable[Reservation], enrolled: Collection[str], now: datetime
+) -> list[dict[str, Any]]:
+    """What goes on with a new block that is paid for, when the replace-block that ordered it is over.
+
+    Either it had given the order up and said so, or somebody stopped it: it says nothing then, and one that runs would be done.
 
     Args:
-        new: blocks that our orders made and that no record is about, by the ledger id of the order.
+        bought: blocks that our orders made, in place of any block.
+        enrolled: reservations that a record is about.
     """
-    said = environment.replacement or {}
-    if said.get("outcome") not in LEFT_BEHIND:
-        return []
-    end = parse_instant(said["end_date"])
-    block = new.get(block_ledger_id(environment.capacity_block_id, end))
-    if block is None or block.state not in PAID_STATES or block.owner_id != target.account:
-        return []
-    return [_replacement(target, environment, end, found_replacement_name(environment.capacity_block_id, end))]
+    starts = []
+    for block in bought:
+        end = replaced_end(environment.capacity_block_id, block.purchase or "")
+        if end is None or block.state not in PAID_STATES or block.owner_id != target.account:
+            continue
+        said = environment.replacement or {}
+        said = said if said.get("end_date") == format_instant(end) else {}
+        given_up = said.get("outcome") in LEFT_BEHIND
+        over = given_up or now >= max(block.start or end, end)
+        if block.reservation_id in enrolled:
+            # Stopped before its groups were pointed at it.
+            over = over and said.get("outcome") == ReplacementOutcome.CONFIRMED
+        elif said.get("outcome") == ReplacementOutcome.NOT_ENROLLED or said.get("environment"):
+            # People were told, or took the record away.
+            over = False
+        if over:
+            name = found_replacement_name(environment.capacity_block_id, end)
+            starts.append(_replacement(target, environment, end, name))
+    return starts
 
 
 def _write(environment: Environment, reservation: Reservation, decision: Decision) -> Write | None:

@@ -508,6 +508,54 @@ def test_what_a_stopped_one_has_bought_is_gone_on_with_by_hand(plan_b, after, st
     assert plan_b.group()["LaunchTemplate"]["Version"] == "2"
 
 
+@pytest.mark.parametrize("state", ["Wait for the payment", "Wait for the handover"])
+def test_what_a_stopped_one_has_bought_is_gone_on_with_by_a_sweep_in_time_for_its_start(swept, state):
+    swept.without_extension()
+    execution = {}
+
+    def reached():
+        execution["first"] = next(iter(swept.world.executions("ReplaceBlock")), None)
+        return execution["first"] is not None and execution["first"].path[-1] == state
+
+    while not reached():
+        swept.world.run_for(timedelta(minutes=1))
+        assert swept.world.now() < at("04T11:00")
+    swept.world.engine.stop(execution["first"])
+    swept.world.run_until(at("04T13:15"))
+    first, again = sorted(swept.world.executions("ReplaceBlock"), key=lambda each: len(each.name))
+    assert (first.status, again.name, again.output["outcome"]) == ("ABORTED", f"{NAME}-found", "replaced")
+    assert (len(swept.purchases()), len(swept.items("environment"))) == (1, 2)
+    assert swept.group()["LaunchTemplate"]["Version"] == "2"
+    (new,) = swept.new_blocks()
+    swept.world.run_until(at("04T13:30"))
+    assert swept.running() == {new.reservation_id: 4}
+
+
+def test_what_a_stopped_one_has_bought_is_gone_on_with_when_ec2_has_forgotten_the_old_block(plan_b):
+    plan_b.world.market.blocks.forgotten_after = timedelta(hours=1)
+    plan_b.without_extension()
+    stopped = plan_b.replace()
+    plan_b.world.run_for(timedelta(minutes=1))
+    plan_b.world.engine.stop(stopped)
+    plan_b.world.run_until(at("04T14:00"))
+    again = plan_b.replace(f"{NAME}-by-hand-20260504T1400Z")
+    plan_b.world.run_until(at("04T15:00"))
+    assert again.output["outcome"] == "replaced"
+    assert len(plan_b.purchases()) == len(plan_b.new_blocks()) == 1
+    assert plan_b.group()["LaunchTemplate"]["Version"] == "2"
+
+
+def test_nothing_is_bought_in_place_of_a_block_that_ec2_has_forgotten(plan_b):
+    plan_b.world.market.blocks.forgotten_after = timedelta(0)
+    plan_b.without_extension(supply=())
+    execution = plan_b.replace()
+    plan_b.world.run_until(at("04T12:00"))
+    plan_b.world.market.load_fleet({"offerings": [SUPPLY | {"start": "2026-05-04T20:00:00Z"}]})
+    plan_b.world.run_until_idle()
+    assert (execution.error, plan_b.purchases()) == ("ReplacementFailed", [])
+    assert "BlockNotFoundError" in plan_b.record()["replacement"]["reason"]
+
+
 def test_an_order_of_unknown_outcome_for_the_extension_blocks_the_block(plan_b):
     plan_b.without_extension()
     plan_b.put("unresolved", {"id": "cr-0a1", "ledger_id": f"cr-0a1#{END}"})

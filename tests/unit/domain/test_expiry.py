@@ -243,23 +243,35 @@ def new_block(**fields):
 GIVEN_UP = {"end_date": "2026-05-04T11:30:00Z", "outcome": "unknown", "reason": "no answer"}
 
 
+BEFORE, AT_THE_END = END - HOUR, END
+
+
 @pytest.mark.parametrize(
-    ("block", "said", "started"),
+    ("block", "said", "now", "started"),
     [
-        ({}, {}, True),
-        ({}, {"outcome": "payment_failed"}, True),
-        ({}, {"outcome": "purchased"}, False),
-        ({}, {"outcome": "not_enrolled"}, False),
-        ({}, {"end_date": "2026-05-03T11:30:00Z"}, False),
-        ({"State": "payment-pending"}, {}, False),
-        ({"State": "payment-failed"}, {}, False),
-        ({"OwnerId": "444455556666"}, {}, False),
-        ({"Tags": []}, {}, False),
+        ({}, {}, BEFORE, True),
+        ({}, {"outcome": "payment_failed"}, BEFORE, True),
+        # One that runs would have seen the payment, and have enrolled the block, long before both old end and new start.
+        ({}, {"outcome": "purchased"}, BEFORE, False),
+        ({}, {"outcome": "purchased"}, AT_THE_END, True),
+        ({"StartDate": END + HOUR}, {"outcome": "purchased"}, AT_THE_END, False),
+        ({"StartDate": END + HOUR}, {"outcome": "purchased"}, END + HOUR, True),
+        ({"State": "active"}, {"outcome": "offered"}, END + HOUR, True),
+        ({}, {"outcome": "not_enrolled"}, END + HOUR, False),
+        ({}, {"outcome": "confirmed", "environment": "train-20260504"}, END + HOUR, False),
+        ({}, {"end_date": "2026-05-03T11:30:00Z"}, BEFORE, False),
+        ({}, {"end_date": "2026-05-03T11:30:00Z"}, AT_THE_END, True),
+        ({"State": "payment-pending"}, {}, END + HOUR, False),
+        ({"State": "payment-failed"}, {}, END + HOUR, False),
+        ({"OwnerId": "444455556666"}, {}, END + HOUR, False),
+        ({"Tags": []}, {}, END + HOUR, False),
+        ({"Tags": [{"Key": "blockkeeper:purchase", "Value": "cr-0a1#soon#block"}]}, {}, END + HOUR, False),
+        ({"Tags": [{"Key": "blockkeeper:purchase", "Value": "cr-0a1#2026-05-04T11:30:00Z"}]}, {}, END + HOUR, False),
     ],
 )
-def test_case_b17_a_new_block_that_ec2_shows_late_is_enrolled_after_all(block, said, started):
+def test_case_b17_a_new_block_that_is_paid_for_is_enrolled_after_all(block, said, now, started):
     records = [record(replacement=GIVEN_UP | said, status="EXPIRED")]
-    starts = swept([entry(), new_block(**block)], records, now=END + HOUR).starts
+    starts = swept([entry(), new_block(**block)], records, now=now).starts
     wanted = {
         "environment": "train",
         "reservation_id": "cr-0a1",
@@ -271,14 +283,31 @@ def test_case_b17_a_new_block_that_ec2_shows_late_is_enrolled_after_all(block, s
     assert [start for start in starts if start["workflow"] == "replace-block"] == ([found] if started else [])
 
 
+@pytest.mark.parametrize(
+    ("outcome", "now", "started"),
+    [
+        ("confirmed", END, ["cr-0a1-20260504T1130Z-replace-found"]),
+        ("confirmed", BEFORE, []),
+        ("replaced", END, []),
+        ("groups_not_pointed", END, []),
+    ],
+)
+def test_groups_are_pointed_at_a_new_block_after_all(outcome, now, started):
+    """Who enrolled it was stopped before the handover."""
+    said = GIVEN_UP | {"outcome": outcome, "environment": "next"}
+    records = [record(replacement=said, status="EXPIRED"), record(PK="next", capacity_block_id="cr-0n1")]
+    starts = swept([entry(), new_block()], records, now=now).starts
+    assert [start["name"] for start in starts if start["workflow"] == "replace-block"] == started
+
+
 def test_a_new_block_that_has_a_record_needs_nothing():
     records = [record(replacement=GIVEN_UP, status="EXPIRED"), record(PK="next", capacity_block_id="cr-0n1")]
     starts = swept([entry(), new_block()], records, now=END + HOUR).starts
     assert [start for start in starts if start["workflow"] == "replace-block"] == []
 
 
-def test_a_record_whose_replacement_nobody_can_read_stops_no_other():
+def test_a_record_whose_replacement_was_written_by_hand_stops_no_other():
     odd = record(PK="odd", replacement={"outcome": "unknown"})
-    result = swept([entry(), new_block()], [odd, record(replacement=GIVEN_UP)], now=END + HOUR)
-    assert len(result.unreadable) == 1
-    assert [start["name"] for start in result.starts] == ["cr-0a1-20260504T1130Z-replace-found"]
+    result = swept([entry(), new_block()], [odd, record(replacement=GIVEN_UP)], now=BEFORE)
+    found = [start for start in result.starts if start["workflow"] == "replace-block"]
+    assert [start["input"]["environment"] for start in found] == ["train"]
