@@ -1,6 +1,7 @@
 """How the tests are shared among processes (pytest-xdist), and how what they ran comes together."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ def pytest_addoption(parser):
     )
 
 
-_BEGIN = {"deployed": 0, "tests/functional/faults/test_fault_matrix.py": 1, "tests/functional/model/test_model.py": 2}
-"""What takes longest begins."""
+_MATRIX = "tests/functional/faults/test_fault_matrix.py"
+_BEGIN = (f"{_MATRIX}::extended", f"{_MATRIX}::replaced", "tests/functional/model/test_model.py", "deployed")
+"""What takes longest begins: the proofs that it is bought once, then the deployed stack."""
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: _BEGIN.get(_together(item.nodeid), len(_BEGIN)))
+    order = {scope: number for number, scope in enumerate(_BEGIN)}
+    items.sort(key=lambda item: order.get(_together(item.nodeid), len(order)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -38,7 +41,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 def _together(nodeid):
     """What runs in one process: the tests of a file share what it makes, and all on the deployed stack share that."""
-    file = nodeid.partition("::")[0]
+    file, _, test = nodeid.partition("::")
+    if file == _MATRIX:
+        # The halves of the matrix are a file's only tests that share nothing, and the longest.
+        return f"{file}::{test.partition('[')[2].removesuffix(']')}"
     return "deployed" if file.startswith("tests/e2e/") else file
 
 
@@ -62,8 +68,10 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter):
     """How many scenarios of the fault matrix ran, and how many of each kind."""
+    kinds = Counter()
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):
-            if kinds := dict(report.user_properties).get("faults"):
-                each = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-                terminalreporter.write_line(f"fault matrix: {sum(kinds.values())} scenarios ({each})")
+            kinds.update(dict(report.user_properties).get("faults", {}))
+    if kinds:
+        each = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+        terminalreporter.write_line(f"fault matrix: {kinds.total()} scenarios ({each})")

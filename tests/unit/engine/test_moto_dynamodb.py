@@ -6,6 +6,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from local.engine import moto_dynamodb
+from local.http_answer import ANSWERED, http_answer
 
 TABLE = {
     "TableName": "table",
@@ -39,6 +40,17 @@ def _answers(client):
         "ExpressionAttributeValues": {":n": {"N": "4"}},
     }
     yield client.update_item(**update, ReturnValues="ALL_NEW")
+    yield client.update_item(
+        TableName="table",
+        Key=KEY,
+        UpdateExpression="SET seen = if_not_exists(seen, :one) + :one ADD again :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+        ConditionExpression="attribute_exists(kind) AND NOT again > :one",
+        ReturnValues="ALL_NEW",
+    )
+    with pytest.raises(ClientError) as refused:
+        client.update_item(TableName="table", Key=KEY, UpdateExpression="SET kind = id")
+    yield refused.value.response
     query = {"TableName": "table", "KeyConditionExpression": "kind = :k"}
     yield client.query(**query, ExpressionAttributeValues={":k": {"S": "purchase"}})
     yield client.query(**query, ExpressionAttributeValues={":k": {"S": "purchase"}}, Limit=1)
@@ -67,6 +79,40 @@ def test_a_client_reads_the_same_as_by_motos_own_way():
     long = _all_answers()
     moto_dynamodb.attach()
     assert _all_answers() == long
+
+
+def test_what_was_answered_before_it_comes_to_moto_changes_nothing_there():
+    def answered(request, **_):
+        request.url = ANSWERED
+        return http_answer(ANSWERED, 200, b"{}")
+
+    moto_dynamodb.attach()
+    with mock_aws():
+        client = boto3.client("dynamodb", region_name="us-east-1")
+        client.create_table(**TABLE)
+        client.meta.events.register_first("before-send.dynamodb.PutItem", answered)
+        client.put_item(TableName="table", Item=ITEM)
+        assert "Item" not in client.get_item(TableName="table", Key=KEY)
+
+
+def test_the_account_of_the_key_that_signs_has_a_table_of_its_own():
+    moto_dynamodb.attach()
+    with mock_aws():
+        here = boto3.client("dynamodb", region_name="us-east-1")
+        here.create_table(**TABLE)
+        role = boto3.client("sts", region_name="us-east-1").assume_role(
+            RoleArn="arn:aws:iam::444455556666:role/reader", RoleSessionName="test"
+        )["Credentials"]
+        there = boto3.client(
+            "dynamodb",
+            region_name="us-east-1",
+            aws_access_key_id=role["AccessKeyId"],
+            aws_secret_access_key=role["SecretAccessKey"],
+            aws_session_token=role["SessionToken"],
+        )
+        elsewhere = boto3.client("dynamodb", region_name="us-west-2")
+        assert (here.list_tables()["TableNames"], there.list_tables()["TableNames"]) == (["table"], [])
+        assert elsewhere.list_tables()["TableNames"] == []
 
 
 def test_motos_own_way_is_still_the_longer_one(monkeypatch):
