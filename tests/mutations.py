@@ -147,7 +147,7 @@ MUTATIONS: dict[str, list[tuple[str, str, str]]] = {
         (NEW_BLOCK, "    if extension is not None and extension.status != FAILED:\n", "    if False:\n"),
     ],
     "new block: the old one's end is not read": [
-        (BLOCK_BUYER, "    if old.end != end:\n", "    if False:\n"),
+        (BLOCK_BUYER, "    if order.old.end != end:\n", "    if False:\n"),
     ],
     "new block: no ceiling for the buyer": [
         (BLOCK_POLICY, "    if ceiling is None or block.fee > ceiling:\n", "    if False:\n"),

@@ -18,6 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from workflows.conftest import END, WARM, Story
 
+from blockkeeper.aws import ledger
+from blockkeeper.domain.ledger import Claim, PurchaseState, contradiction
+from blockkeeper_cli import clock
+from blockkeeper_cli.resolve import _look
 from local.engine.call_faults import Site
 from local.engine.errors import ApiError
 from local.engine.world import ACCOUNT, ROOT, World
@@ -84,6 +88,7 @@ HAPPENINGS = {
     "redriven": lambda m, pk, _: m._redrive(pk),
     "deleted and enrolled again": lambda m, pk, _: m._delete_and_enrol_again(pk),
     "swept": lambda m, *_: m.world.start("DetectExpiry", {}),
+    "resolved": lambda m, pk, _: m._resolve(pk),
     "nothing": lambda *_: None,
 }
 happenings = st.sampled_from(sorted(HAPPENINGS))
@@ -100,6 +105,7 @@ afterwards = st.sampled_from(
         "the other way by hand",
         "swept",
         "bought by hand",
+        "resolved",
     ]
 )
 
@@ -200,6 +206,24 @@ class Blockkeeper(RuleBasedStateMachine):
         self._order(pk, way)
         self._afterwards(pk, way, then)
         self._afterwards(pk, way, again)
+
+    @rule(pk=blocks, way=ways, step=steps, fault=faults, minutes=st.sampled_from([0, 20, 70]), then=afterwards)
+    def an_order_fails_and_a_person_resolves_it(
+        self, step, fault, pk="train", way="extend", minutes=70, then="nothing"
+    ):
+        self._put_right(pk)
+        self.world.call_faults.plan(fault, self._site(way, step), "attempt")
+        self._order(pk, way)
+        self.world.run_for(timedelta(minutes=minutes))
+        self._resolve(pk)
+        self._afterwards(pk, way, then)
+
+    @rule(pk=blocks, way=ways, step=steps, then=afterwards)
+    def a_person_resolves_it_meanwhile(self, step, pk="train", way="extend", then="nothing"):
+        self._put_right(pk)
+        self.world.call_faults.plan("overtaken", self._site(way, step), "call", lambda: self._resolve(pk))
+        self._order(pk, way)
+        self._afterwards(pk, way, then)
 
     @rule(way=ways, percent=st.sampled_from(["-10", "5"]), then=afterwards)
     def the_price_moves_as_it_is_ordered(self, way="extend", percent="5", then="nothing"):
@@ -370,6 +394,29 @@ class Blockkeeper(RuleBasedStateMachine):
         self._judge()
         if self._api("DELETE", f"/{pk}").status in (200, 204):
             self._enrol(pk, self.people.policies.pop(pk))
+
+    def _resolve(self, pk):
+        """As `blockkeeper resolve`: a person asks EC2 what became of the block's open order, believes it, and writes it down."""
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in self.world.template.functions["SettleOrders"].environment.items():
+                environment.setenv(name, str(value))
+            environment.setattr(clock, "now", self.world.now)
+            key = ledger.unresolved(BLOCKS[pk])
+            purchase = None if key is None else ledger.read(key)
+            if purchase is None:
+                return
+            entry = self.story.item("purchase", key)
+            seen = _look(key, purchase, entry | {"id": key})
+            claim = Claim.NOT_BOUGHT
+            if seen.evidence is not None and seen.evidence.state is PurchaseState.BOUGHT:
+                claim = Claim.BOUGHT
+            now = self.world.now()
+            if contradiction(claim, purchase, seen.evidence, ec2_knows=seen.knows, now=now):
+                return
+            with suppress(ledger.TakenElsewhereError):
+                ledger.resolve(key, purchase, claim, who="jo", reason="asked EC2", now=now)
+                if claim is Claim.NOT_BOUGHT:
+                    self.orders.refused(key)
 
     def _another_block_is_better(self):
         for supply in self.world.market.offerings.supply:
@@ -611,6 +658,10 @@ class Orders:
 
         world.call_faults.send = watched
 
+    def refused(self, key):
+        """A person has made sure that EC2 did not take it."""
+        self._perhaps_taken.discard(key)
+
     def _key(self, event_name, request):
         if self._world.engine.caller is None or not event_name.endswith((f".{PURCHASE}", f".{PURCHASE_BLOCK}")):
             return None
@@ -676,6 +727,14 @@ WALKS = {
         step="order", fault="timeout_before", then="bought by hand"
     ),
     "a new block beside a late extension": lambda w: w.an_order_shows_late(lost=False, then="the other way by hand"),
+    "a lost order that nobody can find is ordered again": lambda w: w.an_order_fails_and_a_person_resolves_it(
+        step="order", fault="timeout_before", then="started by hand"
+    ),
+    "a person resolves an order as it is sent": lambda w: w.a_person_resolves_it_meanwhile(step="order"),
+    "a person resolves an order as it is written down": lambda w: w.a_person_resolves_it_meanwhile(step="write 3"),
+    "new: a lost order that nobody can find is ordered again": lambda w: w.an_order_fails_and_a_person_resolves_it(
+        way="replace", step="order", fault="timeout_before", then="started by hand"
+    ),
     "new: a crash at the order": lambda w: w.an_order_fails(way="replace", step="order", fault="crash_before"),
     "new: a lost order is wanted again": lambda w: w.an_order_shows_late(way="replace", then="started by hand"),
     "new: another one than asked": lambda w: w.something_happens_while_people_are_asked(
