@@ -22,7 +22,7 @@ def engine(deployed):
 
 
 def ended_badly(deployed, *reservations):
-    """Executions about the reservations that did not end well, each with its failed tasks.
+    """Executions about the reservations that did not end well, or gave a task up, each with its failed tasks.
 
     A task that failed and went well when it was tried again is told as a warning: two runs may arrange one group in the same
     moment, and the one that does not find what it wrote tries again.
@@ -36,11 +36,18 @@ def ended_badly(deployed, *reservations):
             histories = states.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
             events = [event for page in histories for event in page["events"]]
             failed = [event for event in events if event["type"].endswith(("Failed", "TimedOut"))]
-            if execution["status"] not in {"RUNNING", "SUCCEEDED"}:
+            given_up = [event for event in failed if not went_well_then(event, events)]
+            if execution["status"] not in {"RUNNING", "SUCCEEDED"} or given_up:
                 found.append((execution["name"], execution["status"], failed))
             elif failed:
                 warnings.warn(f"{execution['name']}: {failed}", stacklevel=1)
     return found
+
+
+def went_well_then(failed, events):
+    """Whether a task that failed went well before its state was left; one whose error was caught did not."""
+    after = [event["type"] for event in events if event["id"] > failed["id"]]
+    return next((kind for kind in after if kind in {"TaskSucceeded", "TaskStateExited"}), None) == "TaskSucceeded"
 
 
 def refused_in_logs(deployed):
